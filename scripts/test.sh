@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# All tests of all modules with the race detector. Arguments go to go test; with
+# arguments only the workspace's own modules are run.
+source "$(dirname "$0")/need.sh"
+cd "$root"
+need_cc
+need_deb ip iproute2
+need_deb curl curl
+(cd tunnel && go test -race -timeout 15m "$@" ./...)
+if [ $# -eq 0 ]; then
+	echo "== tunnel with the lowest versions of its dependencies"
+	(cd tunnel && GOWORK=off go test -timeout 15m ./...)
+	scripts/interop.sh
+fi
+[ ! -f bench/go.mod ] || (cd bench && go test -race -timeout 15m "$@" ./...)
+go test -race -timeout 30m "$@" ./...
