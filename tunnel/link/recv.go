@@ -52,7 +52,7 @@ func (l *Link) heard(p *wire.Packet) error {
 		return l.Err()
 	default:
 	}
-	if p.Type == wire.Data && now-l.lastPing.Load() >= int64(l.cfg.PingActive) {
+	if p.Type == wire.Data && l.cfg.Extensions.Has(wire.ExtPing) && now-l.lastPing.Load() >= int64(l.cfg.PingActive) {
 		l.mu.Lock()
 		l.pingWhileActive()
 		l.mu.Unlock()

@@ -82,7 +82,7 @@ func (s *Sender) Write(p wire.Payload) error {
 	}
 	if s.mayInline(n) {
 		l.packet = wire.Packet{Type: wire.Data, ConnectionID: s.id, Payload: p}
-		s.launch(n)
+		s.launch(n) // nobody else wants the link, so this costs no share
 		_ = l.transmit(s) // its error is the link's
 		err := l.err
 		l.mu.Unlock()

@@ -77,7 +77,6 @@ func (s *Sender) launch(n int64) {
 	if !s.infinite {
 		s.credit -= n
 	}
-	s.surplus = max(s.surplus-n, -MaxData)
 	s.inFlight += n
 }
 

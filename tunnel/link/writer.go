@@ -45,6 +45,7 @@ func (l *Link) nextPacket() (*Sender, error) {
 	}
 	s := l.ring.pick()
 	p := s.take()
+	s.surplus -= int64(p.Len())
 	s.launch(int64(p.Len()))
 	l.packet = wire.Packet{Type: wire.Data, ConnectionID: s.id, Payload: p}
 	return s, s.reseat()
