@@ -31,7 +31,8 @@ type fakeStream struct {
 	sendErr error // what SendMsg returns from now on
 	recvErr error // what RecvMsg returns after end
 	onSend  func(wire.Packet)
-	broken  bool // two SendMsg ran at once
+	sink    func(sentPacket) // gets packets instead of sent
+	broken  bool             // two SendMsg ran at once
 	endOnce sync.Once
 }
 
@@ -71,6 +72,10 @@ func (f *fakeStream) SendMsg(m any) error {
 		s.data = p.Payload.Bytes()
 	}
 	s.Payload = wire.Payload{}
+	if f.sink != nil {
+		f.sink(s)
+		return nil
+	}
 	f.sent = append(f.sent, s)
 	if f.onSend != nil {
 		f.onSend(s.Packet)

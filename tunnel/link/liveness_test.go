@@ -9,6 +9,9 @@ import (
 	"github.com/culvert-proxy/culvert/tunnel/wire"
 )
 
+// advance lets a bubble's time pass.
+func advance(d time.Duration) { <-time.After(d) }
+
 // reads runs a link's reader until it fails.
 func reads(l *Link) {
 	go func() {
@@ -30,7 +33,7 @@ func TestSilenceKillsEvenAStuckLink(t *testing.T) {
 			f.end(err)
 		}})
 		reads(l)
-		time.Sleep(10 * time.Second)
+		advance(10 * time.Second)
 		f.incoming <- wire.Packet{Type: wire.Drain}
 		<-l.Done()
 		synctest.Wait()
@@ -44,7 +47,7 @@ func TestWithoutPingSilenceIsAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, f := start(t, Config{Extensions: noPing})
 		reads(l)
-		time.Sleep(time.Hour)
+		advance(time.Hour)
 		if err, sent := l.Err(), f.take(t); err != nil || len(sent) != 0 {
 			t.Errorf("after an hour: %v, sent %s", err, script(sent))
 		}
@@ -67,11 +70,11 @@ func pinger(t *testing.T, rtt time.Duration) (*Link, *fakeStream) {
 func TestIdleLinkPingsAndLives(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, f := pinger(t, 70*time.Millisecond)
-		time.Sleep(time.Second)
+		advance(time.Second)
 		if got := l.MinRTT(); got != 70*time.Millisecond {
 			t.Errorf("MinRTT = %v", got)
 		}
-		time.Sleep(time.Hour - time.Second)
+		advance(time.Hour - time.Second)
 		if n := len(f.take(t)); n < 440 || n > 460 || l.Err() != nil {
 			t.Errorf("%d pings in an hour, error %v", n, l.Err())
 		}
@@ -92,7 +95,7 @@ func TestActiveLinkPingsEachSecond(t *testing.T) {
 				} else {
 					f.incoming <- wire.Packet{Type: wire.Data, ConnectionID: 1, Payload: bytesOf(10)}
 				}
-				time.Sleep(100 * time.Millisecond)
+				advance(100 * time.Millisecond)
 			}
 			pings := 0
 			for _, p := range f.take(t) {
@@ -110,12 +113,12 @@ func TestActiveLinkPingsEachSecond(t *testing.T) {
 func TestMinRTTForgetsAfterTenSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, _ := pinger(t, 5*time.Millisecond)
-		time.Sleep(time.Second)
+		advance(time.Second)
 		l.Close(nil) // no more pings
 		if l.MinRTT() != 5*time.Millisecond {
 			t.Errorf("MinRTT = %v", l.MinRTT())
 		}
-		time.Sleep(11 * time.Second)
+		advance(11 * time.Second)
 		if l.MinRTT() != 0 {
 			t.Errorf("MinRTT = %v after 11 s", l.MinRTT())
 		}
@@ -131,7 +134,7 @@ func TestStoppedProcessProvesNothing(t *testing.T) {
 		l.mu.Lock()
 		l.live.timer.Stop() // what a stopped process does to it
 		l.mu.Unlock()
-		time.Sleep(100 * time.Second)
+		advance(100 * time.Second)
 		l.tick()
 		if l.Err() != nil {
 			t.Fatalf("killed at once: %v", l.Err())
