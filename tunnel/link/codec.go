@@ -26,7 +26,7 @@ func (Codec) Marshal(v any) (mem.BufferSlice, error) {
 	if !ok {
 		return nil, fmt.Errorf("link codec: cannot encode %T", v)
 	}
-	return marshal(p)
+	return wire.Marshal(p)
 }
 
 // Unmarshal decodes data into v, a *wire.Packet, overwriting it. A payload has
@@ -36,5 +36,5 @@ func (Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if !ok {
 		return fmt.Errorf("link codec: cannot decode into %T", v)
 	}
-	return unmarshal(data, p)
+	return wire.Unmarshal(data, p)
 }

@@ -122,11 +122,7 @@ func Answer(ours, theirs wire.Extensions) wire.Extensions { return ours & theirs
 // Offered returns the extensions that a peer lists, on either service; unknown
 // names are left out. A repeated key means none.
 func Offered(md metadata.MD) wire.Extensions {
-	values := md.Get(wire.HeaderExtensions)
-	if len(values) != 1 {
-		return 0
-	}
-	return parseExtensions(values[0])
+	return wire.ParseExtensions(md.Get(wire.HeaderExtensions)...)
 }
 
 // ExtensionsMetadata lists extensions, for a client of ProxyService and for the
@@ -144,7 +140,7 @@ const ClientExtensions = wire.ExtHalfClose | wire.ExtReason
 // offer adds the list of extensions to md.
 func offer(md metadata.MD, ext wire.Extensions) {
 	if ext != 0 {
-		md[wire.HeaderExtensions] = []string{formatExtensions(ext)}
+		md[wire.HeaderExtensions] = []string{ext.String()}
 	}
 }
 
