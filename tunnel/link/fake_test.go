@@ -12,11 +12,8 @@ import (
 	"github.com/culvert-proxy/culvert/tunnel/wire"
 )
 
-const allExtensions = wire.ExtCredit | wire.ExtHalfClose | wire.ExtReason | wire.ExtPing |
-	wire.ExtReady | wire.ExtServerCount | wire.ExtDrain
-
 // noPing keeps pings out of tests that count packets.
-const noPing = allExtensions &^ wire.ExtPing
+const noPing = wire.AllExtensions &^ wire.ExtPing
 
 // fakeStream records what is sent, payloads copied, and delivers what a test
 // puts in. With a gate, each SendMsg waits for a token.

@@ -15,7 +15,7 @@ func TestAgentHello(t *testing.T) {
 	for _, h := range []AgentHello{
 		{},
 		{AgentID: "a", Identifiers: "ipv4=1.2.3.4&host=x"},
-		{AgentID: "a", Extensions: allExtensions, Instance: "uuid", Slot: "3", Authorization: BearerToken("t\n")},
+		{AgentID: "a", Extensions: wire.AllExtensions, Instance: "uuid", Slot: "3", Authorization: BearerToken("t\n")},
 	} {
 		got, err := ParseAgentHello(h.Metadata())
 		if err != nil || !reflect.DeepEqual(got, h) {
@@ -58,13 +58,13 @@ func TestServerHello(t *testing.T) {
 		{ServerID: "s", ServerCount: -3},
 		{ServerID: "s", ServerCount: 2, Extensions: wire.ExtCredit | wire.ExtPing},
 	} {
-		got, err := ParseServerHello(h.Metadata(), allExtensions)
+		got, err := ParseServerHello(h.Metadata(), wire.AllExtensions)
 		if err != nil || got != h {
 			t.Errorf("got %+v, %v, want %+v", got, err, h)
 		}
 	}
 	// What the agent had not listed does not count.
-	got, err := ParseServerHello(ServerHello{Extensions: allExtensions}.Metadata(), wire.ExtPing)
+	got, err := ParseServerHello(ServerHello{Extensions: wire.AllExtensions}.Metadata(), wire.ExtPing)
 	if err != nil || got.Extensions != wire.ExtPing {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -92,7 +92,7 @@ func TestExtensionLists(t *testing.T) {
 	if md := ExtensionsMetadata(0); len(md) != 0 {
 		t.Errorf("no extensions make %v", md)
 	}
-	if got := Offered(ExtensionsMetadata(allExtensions)); got != allExtensions {
+	if got := Offered(ExtensionsMetadata(wire.AllExtensions)); got != wire.AllExtensions {
 		t.Errorf("got %v", got)
 	}
 	repeated := metadata.Pairs("knp-extensions", "credit", "knp-extensions", "credit")

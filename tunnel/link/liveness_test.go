@@ -28,7 +28,7 @@ func TestSilenceKillsEvenAStuckLink(t *testing.T) {
 		var killed time.Duration
 		f := newFakeStream()
 		f.gate = make(chan struct{}) // the first ping is stuck in SendMsg
-		l := startOn(t, f, Config{Extensions: allExtensions, Kill: func(err error) {
+		l := startOn(t, f, Config{Extensions: wire.AllExtensions, Kill: func(err error) {
 			killed = time.Since(began)
 			f.end(err)
 		}})
@@ -62,7 +62,7 @@ func pinger(t *testing.T, rtt time.Duration) (*Link, *fakeStream) {
 			time.AfterFunc(rtt, func() { f.incoming <- wire.Packet{Type: wire.Pong, Nonce: p.Nonce} })
 		}
 	}
-	l := startOn(t, f, Config{Extensions: allExtensions})
+	l := startOn(t, f, Config{Extensions: wire.AllExtensions})
 	reads(l)
 	return l, f
 }
@@ -129,7 +129,7 @@ func TestMinRTTForgetsAfterTenSeconds(t *testing.T) {
 // late; the peer gets its time from then on.
 func TestStoppedProcessProvesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, _ := start(t, Config{Extensions: allExtensions})
+		l, _ := start(t, Config{Extensions: wire.AllExtensions})
 		synctest.Wait()
 		l.mu.Lock()
 		l.live.timer.Stop() // what a stopped process does to it
@@ -151,7 +151,7 @@ func TestReaderAnswersPings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeStream()
 		f.gate = make(chan struct{})
-		l := startOn(t, f, Config{Extensions: allExtensions})
+		l := startOn(t, f, Config{Extensions: wire.AllExtensions})
 		reads(l)
 		synctest.Wait() // the writer is stuck with its own first ping
 		for i := range 50 {

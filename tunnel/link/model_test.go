@@ -154,7 +154,7 @@ func (r *tunnelRun) run(total int64, abortAfter int64) error {
 // TestModel runs many tunnels with real concurrency and checks every byte,
 // every end and every buffer.
 func TestModel(t *testing.T) {
-	for _, ext := range []wire.Extensions{allExtensions, 0} {
+	for _, ext := range []wire.Extensions{wire.AllExtensions, 0} {
 		pool := &countingPool{}
 		c := &checker{tunnels: map[wire.ConnectionID]*arrival{}}
 		f := newFakeStream()
@@ -208,7 +208,7 @@ func TestModelLinkEnds(t *testing.T) {
 		f := newFakeStream()
 		f.sink = c.packet
 		reason := errors.New("cut")
-		l := startOn(t, f, Config{Extensions: allExtensions, Kill: func(error) { f.end(io.ErrClosedPipe) }})
+		l := startOn(t, f, Config{Extensions: wire.AllExtensions, Kill: func(error) { f.end(io.ErrClosedPipe) }})
 		var wg sync.WaitGroup
 		for i := range 10 {
 			id := wire.ConnectionID(i + 1)

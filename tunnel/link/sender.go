@@ -22,12 +22,8 @@ var (
 // maxCredit is more than any peer has reason to grant, in bytes.
 const maxCredit = 1 << 40
 
-// Bounds on what small writes cost beyond their bytes.
-const (
-	itemCost   = 256 // bytes that one queued payload stands for at least
-	maxBuffers = 64  // buffers joined into one DATA
-	queueKeep  = 8   // payload slots that an empty queue keeps
-)
+// queueKeep is how many payload slots an empty queue keeps.
+const queueKeep = 8
 
 // Sender is the sending direction of one tunnel. Safe for concurrent use.
 type Sender struct {
@@ -82,7 +78,7 @@ func (s *Sender) Write(p wire.Payload) error {
 	}
 	if s.mayInline(n) {
 		l.packet = wire.Packet{Type: wire.Data, ConnectionID: s.id, Payload: p}
-		s.launch(n) // nobody else wants the link, so this costs no share
+		s.launch(n)       // nobody else wants the link, so this costs no share
 		_ = l.transmit(s) // its error is the link's
 		err := l.err
 		l.mu.Unlock()
@@ -111,9 +107,7 @@ func (s *Sender) waitRoom(n int64) error {
 		if err := s.writable(); err != nil {
 			return err
 		}
-		limit := s.link.cfg.SenderQueue
-		held, items := s.queued+s.inFlight, int64(len(s.queue)-s.first)
-		if held == 0 || held+n <= limit && (items+1)*itemCost <= limit {
+		if held := s.queued + s.inFlight; held == 0 || held+n <= s.link.cfg.SenderQueue {
 			return nil
 		}
 		s.waiting++

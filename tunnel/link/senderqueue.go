@@ -8,15 +8,22 @@ import (
 
 // The parts of a sender that the writer uses. link.mu is held in all of them.
 
-// push appends p to the queue.
+// push appends p to the queue. Small payloads are put together there, so that
+// the number of bytes bounds what they cost.
 func (s *Sender) push(p wire.Payload) {
+	s.queued += int64(p.Len())
+	if last := len(s.queue) - 1; last >= s.first {
+		if merged, ok := s.queue[last].Merge(p); ok {
+			s.queue[last] = merged
+			return
+		}
+	}
 	if s.first > 0 && len(s.queue) == cap(s.queue) {
 		n := copy(s.queue, s.queue[s.first:])
 		clear(s.queue[n:])
 		s.queue, s.first = s.queue[:n], 0
 	}
 	s.queue = append(s.queue, p)
-	s.queued += int64(p.Len())
 }
 
 // enlist puts s, which has data, where it belongs, and wakes the writer if it
@@ -47,7 +54,7 @@ func (s *Sender) take() wire.Payload {
 		return p
 	}
 	bufs := slices.Clip(p.Buffers()) // what lies behind them is not ours
-	for n := p.Len(); s.first < len(s.queue) && len(bufs) < maxBuffers; {
+	for n := p.Len(); s.first < len(s.queue); {
 		n += s.queue[s.first].Len()
 		if n > limit {
 			break
