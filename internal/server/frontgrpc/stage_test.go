@@ -1,0 +1,48 @@
+package frontgrpc
+
+import "testing"
+
+func TestStages(t *testing.T) {
+	events := []event{dialRequested, established, writeClosed, closeAccepted, finished}
+	want := map[stage][]stage{
+		fresh:      {dialing, fresh, fresh, fresh, over},
+		dialing:    {dialing, open, dialing, dialing, over},
+		open:       {open, open, halfClosed, closing, over},
+		halfClosed: {halfClosed, halfClosed, halfClosed, closing, over},
+		closing:    {closing, closing, closing, closing, over},
+		over:       {over, over, over, over, over},
+	}
+	if len(want) != int(over)+1 {
+		t.Fatal("a stage is missing")
+	}
+	for s, row := range want {
+		for i, e := range events {
+			if got := next(s, e); got != row[i] {
+				t.Errorf("stage %d, event %d: stage %d, want %d", s, e, got, row[i])
+			}
+		}
+		if s.takesData() != (s == open) {
+			t.Errorf("stage %d takes data: %v", s, s.takesData())
+		}
+	}
+}
+
+func TestLossStages(t *testing.T) {
+	events := []lossEvent{chunkSent, clientSpoke, lossReported, quietOver, reportsOver, moreSent}
+	want := map[lossStage][]lossStage{
+		silent:  {held, passed, passed, silent, silent, passed},
+		held:    {held, passed, held, watched, passed, passed},
+		watched: {watched, passed, held, watched, passed, passed},
+		passed:  {passed, passed, passed, passed, passed, passed},
+	}
+	if len(want) != int(passed)+1 {
+		t.Fatal("a stage is missing")
+	}
+	for l, row := range want {
+		for i, e := range events {
+			if got := l.next(e); got != row[i] {
+				t.Errorf("stage %d, event %d: stage %d, want %d", l, e, got, row[i])
+			}
+		}
+	}
+}
