@@ -14,6 +14,9 @@ func view(b mem.Buffer, from, end int) mem.Buffer {
 	}); ok {
 		return s.Slice(from, end)
 	}
+	if s, ok := b.(mem.SliceBuffer); ok {
+		return s[from:end]
+	}
 	// A gRPC too old for Slice. Its SplitUnsafe is no help: it cuts b for
 	// everybody who holds it.
 	data := b.ReadOnlyData()[from:end]
