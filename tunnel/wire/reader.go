@@ -61,13 +61,24 @@ func (r *reader) varint() (uint64, error) {
 	return 0, errVarint
 }
 
+// tag reads what stands before each field.
 func (r *reader) tag() (protowire.Number, protowire.Type, error) {
+	num, typ, err := r.anyTag()
+	if err == nil && num > protowire.MaxValidNumber {
+		err = errNumber
+	}
+	return num, typ, err
+}
+
+// anyTag is tag inside a group that is skipped, where protobuf does not mind
+// large numbers.
+func (r *reader) anyTag() (protowire.Number, protowire.Type, error) {
 	v, err := r.varint()
 	if err != nil {
 		return 0, 0, err
 	}
 	num, typ := protowire.DecodeTag(v)
-	if !num.IsValid() && (num < protowire.FirstReservedNumber || num > protowire.LastReservedNumber) {
+	if num < protowire.MinValidNumber {
 		return 0, 0, errNumber
 	}
 	return num, typ, nil
@@ -138,7 +149,7 @@ func (r *reader) skipField(num protowire.Number, typ protowire.Type) error {
 			return nil
 		}
 		var err error
-		if num, typ, err = r.tag(); err != nil {
+		if num, typ, err = r.anyTag(); err != nil {
 			return err
 		}
 	}
