@@ -1,8 +1,10 @@
 package link
 
 import (
+	"sync"
 	"time"
 
+	"github.com/culvert-proxy/culvert/tunnel/flow"
 	"github.com/culvert-proxy/culvert/tunnel/wire"
 )
 
@@ -107,22 +109,32 @@ func (l *Link) stampPing(p *wire.Packet) {
 
 // pong takes in the answer to the latest ping.
 func (l *Link) pong(nonce uint64) {
+	now := time.Now()
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.live.waiting || nonce != l.live.nonce {
-		return
+	ours := l.live.waiting && nonce == l.live.nonce
+	l.live.waiting = l.live.waiting && !ours
+	sample := now.Sub(l.start) - time.Duration(l.live.sent)
+	l.mu.Unlock()
+	if ours {
+		l.rtt.mu.Lock()
+		l.rtt.Add(now, sample)
+		l.rtt.mu.Unlock()
 	}
-	l.live.waiting = false
-	now := l.now()
-	l.rtt.add(now, now-l.live.sent)
 }
 
-// MinRTT is the shortest round trip of the last 10 s through the stream, zero
-// if none is known. It needs extension "ping".
+// MinRTT is the shortest round trip of the last 10 s through the stream; if none
+// was measured lately the latest, zero if none ever was. It needs extension
+// "ping".
 func (l *Link) MinRTT() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.rtt.min(l.now())
+	l.rtt.mu.Lock()
+	defer l.rtt.mu.Unlock()
+	return l.rtt.Min(time.Now())
+}
+
+// rtt has a lock of its own: every receiver on the link asks for it often.
+type rtt struct {
+	mu sync.Mutex
+	flow.MinRTT
 }
 
 // LastReceived is when the last packet arrived; when the link was made, if none

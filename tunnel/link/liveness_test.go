@@ -2,6 +2,7 @@ package link
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,15 +113,23 @@ func TestActiveLinkPingsEachSecond(t *testing.T) {
 
 func TestMinRTTForgetsAfterTenSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, _ := pinger(t, 5*time.Millisecond)
+		var delay atomic.Int64
+		delay.Store(int64(5 * time.Millisecond))
+		f := newFakeStream()
+		f.onSend = func(p wire.Packet) {
+			time.AfterFunc(time.Duration(delay.Load()), func() { f.incoming <- wire.Packet{Type: wire.Pong, Nonce: p.Nonce} })
+		}
+		l := startOn(t, f, Config{Extensions: wire.AllExtensions})
+		reads(l)
 		advance(time.Second)
-		l.Close(nil) // no more pings
-		if l.MinRTT() != 5*time.Millisecond {
-			t.Errorf("MinRTT = %v", l.MinRTT())
+		delay.Store(int64(50 * time.Millisecond))
+		advance(8 * time.Second)
+		if got := l.MinRTT(); got != 5*time.Millisecond {
+			t.Errorf("MinRTT = %v", got)
 		}
 		advance(11 * time.Second)
-		if l.MinRTT() != 0 {
-			t.Errorf("MinRTT = %v after 11 s", l.MinRTT())
+		if got := l.MinRTT(); got != 50*time.Millisecond {
+			t.Errorf("MinRTT = %v after 11 s", got)
 		}
 	})
 }

@@ -84,6 +84,10 @@ func (c *ClientPeer) Extensions() wire.Extensions {
 // CloseSend half-closes the stream, which a server takes for its loss (COMPAT 1.7).
 func (c *ClientPeer) CloseSend() { _ = c.stream.CloseSend() }
 
+// Stream is the stream itself, for a real link on top of it. Only sending on it
+// makes sense, since the peer reads.
+func (c *ClientPeer) Stream() grpc.ClientStream { return c.stream }
+
 // open opens a stream on a gRPC connection of its own, which ends with it.
 func open(t testing.TB, dial DialFunc, address, method string, headers metadata.MD, opts []grpc.DialOption) (grpc.ClientStream, context.CancelFunc) {
 	t.Helper()
