@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"time"
+
 	"github.com/culvert-proxy/culvert/tunnel/wire"
 )
 
@@ -68,6 +70,9 @@ type Outlet interface {
 	// NewSender starts the sending direction of a tunnel with that much credit;
 	// credit is ignored on a link without extension "credit".
 	NewSender(id wire.ConnectionID, credit int64) Sender
+	// MinRTT is the shortest recent round trip to the agent, zero if unknown.
+	// Windows grow by it.
+	MinRTT() time.Duration
 	// Kill drops the link's connection at once, whatever is queued.
 	Kill(err error)
 }

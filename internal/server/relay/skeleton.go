@@ -90,6 +90,10 @@ func (t *Tunnel) Abort(reason wire.Reason, text string) { panic("skeleton") }
 // Done is closed when the tunnel is over and its goroutine no longer uses the Frontend.
 func (t *Tunnel) Done() <-chan struct{} { panic("skeleton") }
 
+// Detached is closed when the tunnel's goroutine no longer uses the Frontend,
+// which may be long before Done for a client that left in order.
+func (t *Tunnel) Detached() <-chan struct{} { panic("skeleton") }
+
 // PeerInfo identifies one link. Fixed for its life.
 type PeerInfo struct {
 	AgentID  string
