@@ -21,8 +21,13 @@ const (
 	unknownRoundTrip = 100 * time.Millisecond // generous: too long costs memory, too short costs speed
 )
 
-// grantShare: a grant is worth a packet when a quarter of the window is due.
-const grantShare = 4
+// A grant is worth a packet when a quarter of the window is due, or when the
+// last one was a while ago: a peer with data left to send takes a long silence
+// for a consumer that is stuck, and one that is slow must not look like that.
+const (
+	grantShare    = 4
+	grantInterval = time.Second
+)
 
 // Window is the receiving side of one direction of a tunnel: it decides how
 // much its peer may send. At any time size = credit the peer holds + bytes
@@ -44,6 +49,7 @@ type Window struct {
 	held   int64 // received and not consumed
 	due    int64 // consumed and not granted again
 
+	granted  time.Time // when the last grant was made, or the first byte consumed
 	epoch    time.Time // when counting began
 	consumed int64     // since then
 	released bool
@@ -80,7 +86,8 @@ func (w *Window) Received(n int64) error {
 }
 
 // Consumed takes note that n bytes of those received have left this process at
-// time now, and returns how many bytes to grant the peer, zero most of the time.
+// time now, and returns how many bytes to grant the peer, zero most of the time;
+// but a consumer that goes on, however slowly, makes a grant every second or so.
 // minRTT is the shortest recent round trip to the peer, zero if it is not known.
 func (w *Window) Consumed(n int64, now time.Time, minRTT time.Duration) (grant int64) {
 	n = min(n, w.held)
@@ -90,9 +97,13 @@ func (w *Window) Consumed(n int64, now time.Time, minRTT time.Duration) (grant i
 	w.held -= n
 	w.due += n
 	w.grow(n, now, minRTT)
-	if w.due < w.size/grantShare {
+	if w.granted.IsZero() {
+		w.granted = now
+	}
+	if w.due < w.size/grantShare && now.Sub(w.granted) < grantInterval {
 		return 0
 	}
+	w.granted = now
 	grant, w.due = w.due, 0
 	w.credit += grant
 	return grant
