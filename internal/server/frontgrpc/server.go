@@ -61,7 +61,7 @@ type tunnel interface {
 	CloseWrite()
 	Close()
 	Abort(reason wire.Reason, text string)
-	Done() <-chan struct{}
+	Detached() <-chan struct{}
 }
 
 // Server is the frontend. Safe for concurrent use.

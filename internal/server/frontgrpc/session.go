@@ -74,10 +74,17 @@ func (s *session) lost(err error) error {
 	return err
 }
 
-// settle waits for the tunnel and drops what is left.
+// settle waits until the tunnel no longer uses the stream, and drops what is left.
+// A client that is lost only after its CLOSE_REQ takes nothing back; the tunnel
+// needs to know that nobody reads any more.
 func (s *session) settle() {
 	if s.tun != nil {
-		<-s.tun.Done()
+		select {
+		case <-s.tun.Detached():
+		case <-s.stream.Context().Done():
+			s.tun.Abort(wire.ReasonAborted, "client's stream ended")
+			<-s.tun.Detached()
+		}
 	}
 	s.in.Payload = wire.Payload{}
 	s.mu.Lock()
