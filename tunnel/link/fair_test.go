@@ -77,3 +77,26 @@ func TestSharesAreEqual(t *testing.T) {
 		}
 	})
 }
+
+// TestDebtIsRemembered: a tunnel whose queue runs empty after each packet gains
+// nothing by it.
+func TestDebtIsRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, f := gated(t, Config{Extensions: noPing})
+		bulk(l, 1)
+		drip := l.NewSender(2, 1<<40)
+		got := map[wire.ConnectionID]int{}
+		for range 400 {
+			if drip.Queued() == 0 {
+				_ = drip.Write(bytesOf(MaxData))
+			}
+			f.open(1)
+			for _, s := range f.take(t) {
+				got[s.ConnectionID] += len(s.data)
+			}
+		}
+		if got[2] > got[1]*11/10 || got[2] < got[1]*2/5 {
+			t.Errorf("the dripping tunnel sent %d bytes, the full one %d", got[2], got[1])
+		}
+	})
+}

@@ -44,6 +44,33 @@ func TestSilenceKillsEvenAStuckLink(t *testing.T) {
 	})
 }
 
+// TestSilenceCountsFromRun: a server may prepare a link long before it runs it.
+func TestSilenceCountsFromRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		l := New(Config{Stream: newFakeStream(), Extensions: wire.AllExtensions})
+		advance(20 * time.Second)
+		if err := l.Run(); !errors.Is(err, ErrSilent) || time.Since(began) != 45*time.Second {
+			t.Errorf("ended after %v with %v", time.Since(began), err)
+		}
+	})
+}
+
+// TestLongRoundTripIsMeasured: longer than the time between two pings.
+func TestLongRoundTripIsMeasured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, _ := pinger(t, 3*time.Second)
+		s := l.NewSender(1, 1<<40)
+		for range 100 {
+			_ = s.Write(bytesOf(10))
+			advance(100 * time.Millisecond)
+		}
+		if got := l.MinRTT(); got != 3*time.Second {
+			t.Errorf("MinRTT = %v", got)
+		}
+	})
+}
+
 func TestWithoutPingSilenceIsAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, f := start(t, Config{Extensions: noPing})

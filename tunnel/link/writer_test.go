@@ -117,6 +117,29 @@ func TestOldPeersHaveEndlessCredit(t *testing.T) {
 	})
 }
 
+func TestOldPeersAreSpokenToPlainly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, f := start(t, Config{})
+		l.Send(wire.Packet{Type: wire.DialResponse, ConnectionID: 1, Window: 5, Reason: wire.ReasonOther})
+		l.Send(wire.Packet{Type: wire.DialRequest, Window: 5, CanHalfClose: true})
+		l.NewSender(1, 0).Abort(&wire.Packet{Type: wire.CloseRequest, ConnectionID: 1, Reason: wire.ReasonStuck})
+		for _, kind := range []wire.PacketType{wire.Credit, wire.HalfClose, wire.Ping, wire.Pong, wire.Ready, wire.ServerCount} {
+			l.Send(wire.Packet{Type: kind, ConnectionID: 1})
+		}
+		l.Send(wire.Packet{Type: wire.Drain})
+		synctest.Wait()
+		sent := f.take(t)
+		if got, want := script(sent), "DIAL_RSP 1, DIAL_REQ 0, CLOSE_REQ 1, DRAIN 0"; got != want {
+			t.Fatalf("got %s, want %s", got, want)
+		}
+		for _, p := range sent {
+			if p.Window != 0 || p.CanHalfClose || p.Reason != wire.ReasonNone {
+				t.Errorf("an old peer was sent %+v", p.Packet)
+			}
+		}
+	})
+}
+
 func TestSmallWritesAreJoined(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, f := gated(t, Config{Extensions: noPing})
@@ -282,6 +305,7 @@ func TestOutboxOverflowKillsTheLink(t *testing.T) {
 		for i := range 200 {
 			l.Send(wire.Packet{Type: wire.CloseRequest, ConnectionID: wire.ConnectionID(i)})
 		}
+		l.Kill(errors.New("again"))
 		if !errors.Is(l.Err(), ErrOutboxFull) || kills != 1 {
 			t.Errorf("ended with %v, %d kills", l.Err(), kills)
 		}
