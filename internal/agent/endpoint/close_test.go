@@ -16,7 +16,7 @@ import (
 // even if the endpoint is slow, and the endpoint sees a FIN.
 func TestOrderlyCloseDeliversAll(t *testing.T) {
 	for _, ext := range []wire.Extensions{allExtensions, 0} {
-		inBubble(t, ext, Config{}, func(b *bench) {
+		inBubble(t, ext, Config{}, func(t *testing.T, b *bench) {
 			id, ep := b.open()
 			want := pattern(200 << 10)
 			for rest := want; len(rest) > 0; {
@@ -55,7 +55,7 @@ func wait(d time.Duration) { <-time.After(d) }
 // TestCloseWithEchoingEndpoint: an endpoint that can only go on while somebody
 // reads what it sends gets everything.
 func TestCloseWithEchoingEndpoint(t *testing.T) {
-	inBubble(t, allExtensions, Config{}, func(b *bench) {
+	inBubble(t, allExtensions, Config{}, func(t *testing.T, b *bench) {
 		id, ep := b.openWith(1000, true) // hardly any credit: nobody reads
 		want := pattern(200 << 10)
 		done := make(chan int64)
@@ -84,7 +84,7 @@ func TestCloseGivesUp(t *testing.T) {
 		{time.Hour, 0, time.Second},
 	}
 	for _, tc := range cases {
-		inBubble(t, allExtensions, Config{}, func(b *bench) {
+		inBubble(t, allExtensions, Config{}, func(t *testing.T, b *bench) {
 			id, ep := b.open()
 			b.send(id, pattern(200<<10))
 			wait(tc.stuck)
@@ -105,7 +105,7 @@ func TestCloseGivesUp(t *testing.T) {
 
 // TestProgressExtendsClose: stuck for long, then it reads on: nothing is lost.
 func TestProgressExtendsClose(t *testing.T) {
-	inBubble(t, allExtensions, Config{}, func(b *bench) {
+	inBubble(t, allExtensions, Config{}, func(t *testing.T, b *bench) {
 		id, ep := b.open()
 		want := pattern(200 << 10)
 		b.send(id, want)
@@ -130,7 +130,7 @@ func TestProgressExtendsClose(t *testing.T) {
 // closed, or has been quiet for a second, or has talked for the close timeout.
 func TestLinger(t *testing.T) {
 	t.Run("endpoint closes", func(t *testing.T) {
-		inBubble(t, allExtensions, Config{}, func(b *bench) {
+		inBubble(t, allExtensions, Config{}, func(t *testing.T, b *bench) {
 			id, ep := b.open()
 			b.closeReq(id, wire.ReasonNone)
 			b.wantClosed(id, wire.ReasonNone)
@@ -142,7 +142,7 @@ func TestLinger(t *testing.T) {
 		})
 	})
 	t.Run("endpoint is quiet", func(t *testing.T) {
-		inBubble(t, allExtensions, Config{}, func(b *bench) {
+		inBubble(t, allExtensions, Config{}, func(t *testing.T, b *bench) {
 			id, ep := b.open()
 			b.closeReq(id, wire.ReasonNone)
 			wait(900 * time.Millisecond)
@@ -155,7 +155,7 @@ func TestLinger(t *testing.T) {
 		})
 	})
 	t.Run("endpoint talks on", func(t *testing.T) {
-		inBubble(t, allExtensions, Config{}, func(b *bench) {
+		inBubble(t, allExtensions, Config{}, func(t *testing.T, b *bench) {
 			id, ep := b.open()
 			b.closeReq(id, wire.ReasonNone)
 			began := time.Now()
@@ -173,7 +173,7 @@ func TestLinger(t *testing.T) {
 		})
 	})
 	t.Run("not aborted with the link", func(t *testing.T) {
-		inBubble(t, allExtensions, Config{}, func(b *bench) {
+		inBubble(t, allExtensions, Config{}, func(t *testing.T, b *bench) {
 			id, ep := b.open()
 			b.send(id, []byte("last words"))
 			b.closeReq(id, wire.ReasonNone)
@@ -196,7 +196,7 @@ func TestAbort(t *testing.T) {
 	}
 	for name, act := range abort {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, allExtensions, Config{}, func(b *bench) {
+			inBubble(t, allExtensions, Config{}, func(t *testing.T, b *bench) {
 				id, ep := b.openWith(100, true)
 				b.send(id, pattern(200<<10)) // both directions are stuck
 				if _, err := ep.Write(pattern(60 << 10)); err != nil {

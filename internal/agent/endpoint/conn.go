@@ -87,7 +87,9 @@ func (c *conn) applyLocked(e event, why End) {
 		c.halfClose()
 		c.watchSilence()
 	case stateBothDone:
-		c.halfClose()
+		if from == stateServerDone {
+			c.halfClose()
+		}
 		c.finishUp()
 	case stateClosing, stateClosingDone:
 		c.sender.Abort(nil)

@@ -257,14 +257,14 @@ type bench struct {
 }
 
 // inBubble runs a test in fake time and checks afterwards that nothing is left.
-func inBubble(t *testing.T, ext wire.Extensions, cfg Config, test func(b *bench)) {
+func inBubble(t *testing.T, ext wire.Extensions, cfg Config, test func(t *testing.T, b *bench)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{t: t, net: tunneltest.NewNetwork(0), seen: &counts{}, link: newFakeLink(ext)}
 		b.listener = b.net.Listen("endpoint")
 		b.room = New(cfg, memDialer{b.net}, b.seen)
 		b.table = b.room.Attach(t.Context(), b.link)
-		test(b)
+		test(t, b)
 		_ = b.listener.Close()
 		b.link.lose()
 		b.table.Lost(errFakeLink)

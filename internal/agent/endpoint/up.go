@@ -21,7 +21,7 @@ const directWrite = 8 << 10
 // Limits of one gathered write.
 const (
 	batchItems = 8
-	batchBytes = 128 << 10
+	batchBytes = 64 << 10
 )
 
 // data takes what the server sent. It waits only behind a server without
