@@ -55,6 +55,10 @@ func (b *Budget) Grow(want int64) int64 {
 	}
 }
 
+// scarce reports whether so little is left that windows that are larger than
+// they need to be should shrink.
+func (b *Budget) scarce() bool { return b.limit-b.used.Load() < b.limit/4 }
+
 // Return gives n bytes back that Initial or Grow charged.
 func (b *Budget) Return(n int64) { b.used.Add(-n) }
 

@@ -21,11 +21,16 @@ const (
 	unknownRoundTrip = 100 * time.Millisecond // generous: too long costs memory, too short costs speed
 )
 
-// A grant is worth a packet when a quarter of the window is due, or when the
-// last one was a while ago: a peer with data left to send takes a long silence
-// for a consumer that is stuck, and one that is slow must not look like that.
+// A grant is worth a packet when 64 KiB are due, of a large window a sixteenth,
+// of a small one a quarter: what waits to be granted is lost to the peer, so more
+// would slow it down when the window is just large enough. It is also worth one
+// when the last was a while ago: a peer with data left to send takes a long
+// silence for a consumer that is stuck, and one that is slow must not look like
+// that.
 const (
-	grantShare    = 4
+	grantLump     = 64 << 10
+	grantLarge    = 16
+	grantSmall    = 4
 	grantInterval = time.Second
 )
 
@@ -39,11 +44,16 @@ const (
 // of it was consumed, it was too small to keep the pipe full while a grant
 // travels, so it becomes twice what was consumed. A slow consumer never makes it
 // grow, since it consumes little.
+//
+// It shrinks only while the budget is scarce, and only by what is consumed and
+// then not granted again: the peer keeps all credit it was ever told of.
 type Window struct {
 	// Fixed after construction.
 	budget *Budget
+	base   int64 // what it started with, and what it never falls below
 	max    int64
 
+	// Owned by the caller's lock.
 	size   int64
 	credit int64 // granted and not received
 	held   int64 // received and not consumed
@@ -68,7 +78,7 @@ func NewWindow(budget *Budget, cfg WindowConfig) *Window {
 		cfg.Max = 16 << 20
 	}
 	size := budget.Initial(min(cfg.Min, cfg.Initial), cfg.Initial)
-	return &Window{budget: budget, max: cfg.Max, size: size, credit: size}
+	return &Window{budget: budget, max: cfg.Max, base: size, size: size, credit: size}
 }
 
 // Size is the window in bytes.
@@ -96,11 +106,12 @@ func (w *Window) Consumed(n int64, now time.Time, minRTT time.Duration) (grant i
 	}
 	w.held -= n
 	w.due += n
-	w.grow(n, now, minRTT)
+	w.adapt(n, now, minRTT)
 	if w.granted.IsZero() {
 		w.granted = now
 	}
-	if w.due < w.size/grantShare && now.Sub(w.granted) < grantInterval {
+	lump := min(w.size/grantSmall, max(w.size/grantLarge, grantLump))
+	if w.due == 0 || w.due < lump && now.Sub(w.granted) < grantInterval {
 		return 0
 	}
 	w.granted = now
@@ -109,9 +120,9 @@ func (w *Window) Consumed(n int64, now time.Time, minRTT time.Duration) (grant i
 	return grant
 }
 
-// grow counts n bytes and, once a round trip has passed, makes the window twice
-// what was consumed in one. mu of the owner is held.
-func (w *Window) grow(n int64, now time.Time, minRTT time.Duration) {
+// adapt counts n bytes and, once a round trip has passed, makes the window fit
+// what was consumed in one.
+func (w *Window) adapt(n int64, now time.Time, minRTT time.Duration) {
 	if minRTT <= 0 {
 		minRTT = unknownRoundTrip
 	}
@@ -127,12 +138,19 @@ func (w *Window) grow(n int64, now time.Time, minRTT time.Duration) {
 	perTrip := float64(w.consumed) * (float64(minRTT) / float64(elapsed))
 	w.epoch, w.consumed = now, 0
 	target := int64(min(2*perTrip, float64(w.max)))
-	if target <= w.size {
-		return
+	switch {
+	case target > w.size:
+		more := w.budget.Grow(target - w.size)
+		w.size += more
+		w.due += more
+	case target < w.size/2 && w.budget.scarce():
+		less := min(w.due, w.size-max(target, w.base))
+		if less > 0 {
+			w.size -= less
+			w.due -= less
+			w.budget.Return(less)
+		}
 	}
-	more := w.budget.Grow(target - w.size)
-	w.size += more
-	w.due += more
 }
 
 // Release gives the whole window back to the budget; what is still received or
