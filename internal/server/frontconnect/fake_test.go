@@ -24,7 +24,7 @@ import (
 )
 
 // hangLimit is when a test gives up; nothing is measured with it.
-const hangLimit = 20 * time.Second
+const hangLimit = 60 * time.Second
 
 // fakeRelay hands every tunnel that a session opens to the test.
 type fakeRelay struct {
@@ -34,7 +34,7 @@ type fakeRelay struct {
 func (r *fakeRelay) newDialID() wire.DialID { return 7 }
 
 func (r *fakeRelay) open(_ context.Context, req relay.Request, f relay.Frontend) tunnel {
-	t := &fakeTunnel{req: req, f: f, answered: make(chan struct{}), events: make(chan string, 100), grew: make(chan struct{}, 1)}
+	t := &fakeTunnel{req: req, f: f, answered: make(chan struct{}), events: make(chan string, 16), grew: make(chan struct{}, 1)}
 	r.opened <- t
 	return t
 }

@@ -30,6 +30,10 @@ func (s *session) Failed(err *wire.DialError) {
 // Write delivers p. A client that has hung up takes nothing more, which is no
 // failure of the tunnel: what it sent before is still on its way.
 func (s *session) Write(p wire.Payload) error {
+	if !s.spoke {
+		s.spoke = true
+		s.awaitAnswerRead()
+	}
 	err := s.srv.gather.write(&s.sock, p)
 	p.Free()
 	if err == nil {
@@ -42,6 +46,24 @@ func (s *session) Write(p wire.Payload) error {
 		return nil
 	}
 	return err
+}
+
+// answerReadWait bounds awaitAnswerRead.
+const answerReadWait = 100 * time.Millisecond
+
+// awaitAnswerRead waits, for a moment at most, until the client has taken the 200
+// line out of its socket. kube-apiserver's dialler fails if one read brings it the
+// line and the first words of an endpoint that speaks first. COMPAT 10.2. Only a
+// Unix socket tells; over TLS the line is a record of its own.
+func (s *session) awaitAnswerRead() {
+	if s.sock.medium != overUnix {
+		return
+	}
+	pause := 20 * time.Microsecond
+	for left := answerReadWait; left > 0 && s.sock.unsent() > 0; left -= pause {
+		time.Sleep(pause)
+		pause = min(2*pause, answerReadWait/50)
+	}
 }
 
 // CloseWrite tells the client that the endpoint sends no more.

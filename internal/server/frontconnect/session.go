@@ -46,6 +46,9 @@ type session struct {
 	sock socket
 	in   input
 
+	// Owned by the tunnel's goroutine.
+	spoke bool // something was written behind the 200 line
+
 	// Owned by the reader.
 	early   wire.Payload // came behind the request head
 	discard bool         // the tunnel takes no more
