@@ -1,6 +1,7 @@
 package link
 
 import (
+	"bytes"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -81,5 +82,37 @@ func TestRunOutlivesInlineSends(t *testing.T) {
 			t.Errorf("Run: %v", err)
 		}
 		pool.check(t)
+	})
+}
+
+// TestInlineLargeWriteStaysWhole: a payload of several packets goes out in one
+// piece, even if others want the link or the tunnel after its first packet.
+func TestInlineLargeWriteStaysWhole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, f := start(t, Config{Extensions: noPing})
+		synctest.Wait()
+		s := l.NewSender(1, 1<<20)
+		_ = s.Write(bytesOf(100 << 10))
+		if got, want := script(f.take(t)), "DATA 1:32768, DATA 1:32768, DATA 1:32768, DATA 1:4096"; got != want {
+			t.Errorf("when Write returned, %q was sent", got)
+		}
+
+		f.gate = make(chan struct{})
+		want := bytes.Repeat([]byte{1}, 70<<10)
+		go func() { _ = s.Write(wire.CopyPayload(want)) }()
+		synctest.Wait() // in SendMsg with the first 32 KiB
+		go func() { _ = s.Write(wire.PayloadBytes([]byte{2, 2})) }()
+		l.Send(wire.Packet{Type: wire.Drain})
+		synctest.Wait()
+		close(f.gate)
+		synctest.Wait()
+		sent := f.take(t)
+		var got []byte
+		for _, p := range sent {
+			got = append(got, p.data...)
+		}
+		if !bytes.Equal(got, append(want, 2, 2)) || sent[1].Type != wire.Drain {
+			t.Errorf("sent %s, %d bytes in all", script(sent), len(got))
+		}
 	})
 }

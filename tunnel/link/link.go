@@ -78,6 +78,7 @@ type Link struct {
 	lastReceived atomic.Int64
 	lastPing     atomic.Int64
 	killed       atomic.Bool
+	closed       atomic.Bool // by Close or Kill; the stream did not fail by itself
 
 	rtt rtt
 
@@ -185,6 +186,7 @@ func (l *Link) killIf(err error) {
 // first error stays. Close does not unblock SendMsg or RecvMsg: ending the
 // stream does, or Kill. Idempotent; never blocks.
 func (l *Link) Close(err error) {
+	l.closed.Store(true)
 	l.mu.Lock()
 	l.closeLocked(err)
 	l.mu.Unlock()
@@ -222,7 +224,8 @@ func (l *Link) Kill(err error) {
 	}
 }
 
-// Done is closed when the link has ended.
+// Done is closed when the link has ended. Recv may still return what had arrived
+// by then.
 func (l *Link) Done() <-chan struct{} { return l.done }
 
 // Err is why the link ended, nil while it lives.

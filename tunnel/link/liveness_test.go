@@ -2,10 +2,14 @@ package link
 
 import (
 	"errors"
+	"io"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/culvert-proxy/culvert/tunnel/wire"
 )
@@ -230,6 +234,31 @@ func TestRecvKeepsWhatWasNotAgreed(t *testing.T) {
 		synctest.Wait()
 		if sent := f.take(t); len(sent) != 0 {
 			t.Errorf("sent %s", script(sent))
+		}
+	})
+}
+
+// TestWhatArrivedIsDelivered: a failed send says nothing about what the peer had
+// sent before.
+func TestWhatArrivedIsDelivered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeStream()
+		f.sendErr = io.EOF
+		l := startOn(t, f, Config{})
+		for i := range 3 {
+			f.incoming <- wire.Packet{Type: wire.Data, ConnectionID: wire.ConnectionID(i)}
+		}
+		l.Send(wire.Packet{Type: wire.Drain})
+		<-l.Done()
+		var p wire.Packet
+		for i := range 3 {
+			if err := l.Recv(&p); err != nil || p.ConnectionID != wire.ConnectionID(i) {
+				t.Errorf("got %+v, %v", p, err)
+			}
+		}
+		f.end(status.Error(codes.Unavailable, "gone"))
+		if err := l.Recv(&p); status.Code(err) != codes.Unavailable {
+			t.Errorf("got %v", err)
 		}
 	})
 }

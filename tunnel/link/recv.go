@@ -9,6 +9,7 @@ import "github.com/culvert-proxy/culvert/tunnel/wire"
 //
 // It waits for nothing but the stream. An error ends the link: it is the
 // stream's own, unchanged, or the error with which the link was closed before.
+// When only a send has failed, the packets that had arrived are returned first.
 func (l *Link) Recv(p *wire.Packet) error {
 	for {
 		*p = wire.Packet{}
@@ -18,10 +19,11 @@ func (l *Link) Recv(p *wire.Packet) error {
 			return l.Err()
 		}
 		l.cfg.Observer.Received(p.Type)
-		if err := l.heard(p); err != nil {
+		l.heard(p)
+		if l.closed.Load() {
 			p.Payload.Free()
 			*p = wire.Packet{}
-			return err
+			return l.Err()
 		}
 		if !permitted(l.cfg.Extensions, p.Type) {
 			p.Payload.Free()
@@ -42,20 +44,13 @@ func (l *Link) Recv(p *wire.Packet) error {
 	}
 }
 
-// heard notes that the peer is alive, and returns the link's error if it has
-// ended meanwhile.
-func (l *Link) heard(p *wire.Packet) error {
+// heard notes that the peer is alive.
+func (l *Link) heard(p *wire.Packet) {
 	now := l.now()
 	l.lastReceived.Store(now)
-	select {
-	case <-l.done:
-		return l.Err()
-	default:
-	}
 	if p.Type == wire.Data && l.cfg.Extensions.Has(wire.ExtPing) && now-l.lastPing.Load() >= int64(l.cfg.PingActive) {
 		l.mu.Lock()
 		l.pingWhileActive()
 		l.mu.Unlock()
 	}
-	return nil
 }

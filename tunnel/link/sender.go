@@ -70,35 +70,44 @@ func (l *Link) NewSender(id wire.ConnectionID, credit int64) *Sender {
 func (s *Sender) Write(p wire.Payload) error {
 	l := s.link
 	l.mu.Lock()
-	n := int64(p.Len())
-	if err := s.waitRoom(n); err != nil || n == 0 {
-		l.mu.Unlock()
+	defer l.mu.Unlock()
+	err := s.waitRoom(int64(p.Len()))
+	sent := false
+	for err == nil && p.Len() > 0 && s.mayInline() {
+		s.inline(p.Split(min(p.Len(), MaxData, int(s.credit))))
+		sent, err = true, s.writable()
+	}
+	switch {
+	case p.Len() == 0 && sent:
+		return l.err // what happened to the tunnel meanwhile is for the next Write
+	case p.Len() == 0 || err != nil:
 		p.Free()
 		return err
+	case sent:
+		s.unshift(p) // before what another Write may have queued meanwhile
+	default:
+		s.push(p)
 	}
-	if s.mayInline(n) {
-		l.packet = wire.Packet{Type: wire.Data, ConnectionID: s.id, Payload: p}
-		s.launch(n)       // nobody else wants the link, so this costs no share
-		_ = l.transmit(s) // its error is the link's
-		err := l.err
-		l.mu.Unlock()
-		return err
-	}
-	s.push(p)
 	if s.in == nil {
 		s.enlist()
 	}
-	l.mu.Unlock()
 	return nil
 }
 
-// mayInline reports whether a Write of n bytes may use the stream at once: only
-// when that overtakes nobody. A peer without credit may stop reading for long,
-// and then the caller would hang with the link. mu is held.
-func (s *Sender) mayInline(n int64) bool {
+// inline sends p, at most MaxData and the credit, on the caller's goroutine. mu
+// is held, but not while the stream takes p.
+func (s *Sender) inline(p wire.Payload) {
+	s.link.packet = wire.Packet{Type: wire.Data, ConnectionID: s.id, Payload: p}
+	s.launch(int64(p.Len())) // nobody else wants the link, so this costs no share
+	_ = s.link.transmit(s)   // its error is the link's
+}
+
+// mayInline reports whether a Write may use the stream at once: only when that
+// overtakes nobody. A peer without credit may stop reading for long, and then
+// the caller would hang with the link. mu is held.
+func (s *Sender) mayInline() bool {
 	l := s.link
-	return n <= MaxData && n <= s.credit && !s.infinite &&
-		l.running && !l.sending && s.queued == 0 && !l.hasWork()
+	return s.credit > 0 && !s.infinite && l.running && !l.sending && s.queued == 0 && !l.hasWork()
 }
 
 // waitRoom waits until n more bytes may be queued. mu is held.

@@ -26,6 +26,12 @@ func (s *Sender) push(p wire.Payload) {
 	s.queue = append(s.queue, p)
 }
 
+// unshift puts p before the queue.
+func (s *Sender) unshift(p wire.Payload) {
+	s.queued += int64(p.Len())
+	s.queue = slices.Insert(s.queue, s.first, p)
+}
+
 // enlist puts s, which has data, where it belongs, and wakes the writer if it
 // may be sent. A sender that was not waiting for its turn starts a new share;
 // what it overdrew before still counts.
