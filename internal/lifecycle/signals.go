@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 )
 
@@ -41,8 +42,8 @@ func watch(parent context.Context, received <-chan os.Signal, again func()) (con
 			}
 		}
 	}()
-	return ctx, func() {
+	return ctx, sync.OnceFunc(func() {
 		close(stopped)
 		cancel(context.Canceled)
-	}
+	})
 }

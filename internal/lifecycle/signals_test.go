@@ -36,6 +36,7 @@ func TestFirstSignalEndsTheContextSecondCallsAgain(t *testing.T) {
 func TestStopEndsTheContextWithoutASignal(t *testing.T) {
 	ctx, stop := watch(context.Background(), nil, func() { t.Error("called again without a signal") })
 	stop()
+	stop() // like any cancel function, more than once
 	<-ctx.Done()
 	if errors.Is(context.Cause(ctx), ErrSignal) {
 		t.Error("the cause is a signal that never came")
