@@ -116,3 +116,28 @@ func TestInlineLargeWriteStaysWhole(t *testing.T) {
 		}
 	})
 }
+
+// TestCloseReachesThoseBehindAnInlineSend: the sender has nothing queued, only
+// data in SendMsg that stays there.
+func TestCloseReachesThoseBehindAnInlineSend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeStream()
+		l := startOn(t, f, Config{Extensions: noPing, SenderQueue: 1000})
+		synctest.Wait()
+		f.gate = make(chan struct{})
+		s := l.NewSender(1, 1<<20)
+		go func() { _ = s.Write(bytesOf(900)) }()
+		synctest.Wait()
+		behind := make(chan error, 1)
+		go func() { behind <- s.Write(bytesOf(900)) }()
+		synctest.Wait()
+		l.Close(nil)
+		synctest.Wait()
+		if len(behind) != 1 {
+			t.Fatal("a Write still waits")
+		}
+		if err := <-behind; !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+	})
+}

@@ -88,6 +88,7 @@ type Link struct {
 	err     error     // why the link ended; nil while it lives
 	running bool      // Run is in its loop
 	sending bool      // somebody is in SendMsg, and owns packet
+	flying  *Sender   // whose data that is, nil for none
 	out     outbox
 	ring    senderList // tunnels with data and credit, in the order of their turns
 	starved senderList // tunnels with data but no credit
@@ -158,13 +159,12 @@ func (l *Link) Grant(id wire.ConnectionID, n int64) {
 // enqueue puts p into the outbox and wakes the writer. An error means that the
 // caller must kill the link with it. mu is held.
 func (l *Link) enqueue(p wire.Packet) error {
-	if l.err != nil {
-		return nil
+	if l.err == nil {
+		if err := l.out.push(p); err != nil {
+			return err
+		}
+		l.wake()
 	}
-	if err := l.out.push(p); err != nil {
-		return err
-	}
-	l.wake()
 	return nil
 }
 
@@ -194,7 +194,7 @@ func (l *Link) Close(err error) {
 
 func (l *Link) closeLocked(err error) {
 	if l.err != nil {
-		if l.err == ErrStreamEnded && err != nil {
+		if errors.Is(l.err, ErrStreamEnded) && err != nil {
 			l.err = err
 		}
 		return
@@ -207,6 +207,9 @@ func (l *Link) closeLocked(err error) {
 	l.out.clear()
 	l.ring.endAll()
 	l.starved.endAll()
+	if l.flying != nil {
+		l.flying.room.Broadcast() // it may be in no list
+	}
 	for _, c := range l.flush {
 		close(c)
 	}

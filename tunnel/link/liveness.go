@@ -42,7 +42,7 @@ func (l *Link) startLiveness() {
 	}
 	now := l.now()
 	l.lastReceived.Store(now)
-	l.ping(now)
+	_ = l.ping(now) // the outbox has room: nothing has been sent yet
 	wait := min(l.cfg.PingIdle, l.cfg.SilentAfter)
 	l.live.due = now + int64(wait)
 	l.live.timer = time.AfterFunc(wait, l.tick)

@@ -58,7 +58,7 @@ func (l *Link) transmit(s *Sender) error {
 	if s != nil {
 		l.pingWhileActive()
 	}
-	l.sending = true
+	l.sending, l.flying = true, s
 	l.mu.Unlock()
 	t := l.packet.Type
 	err := l.cfg.Stream.SendMsg(&l.packet)
@@ -70,7 +70,7 @@ func (l *Link) transmit(s *Sender) error {
 		l.cfg.Observer.SendFailed(t, err)
 	}
 	l.mu.Lock()
-	l.sending = false
+	l.sending, l.flying = false, nil
 	if s != nil {
 		s.landed(err == nil)
 	}

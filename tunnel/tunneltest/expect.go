@@ -153,7 +153,7 @@ func (p *Peer) await(want string, ok func() bool) {
 
 // list describes what has arrived. mu is held.
 func (p *Peer) list() string {
-	var lines []string
+	lines := make([]string, 0, len(p.arrived))
 	for _, k := range p.arrived {
 		lines = append(lines, describe(k))
 	}
