@@ -42,9 +42,9 @@ func TestBuffersComeBackFromGRPC(t *testing.T) {
 			var all []byte
 			for {
 				var p wire.Packet
-				if l.Recv(&p) != nil {
+				if err := l.Recv(&p); err != nil {
 					got <- all
-					return nil
+					return err
 				}
 				all = append(all, p.Payload.Bytes()...)
 				p.Payload.Free()
