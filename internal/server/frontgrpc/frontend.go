@@ -18,8 +18,8 @@ const (
 	// more at once than a client would take.
 	maxData = 64 << 10
 	// lastWords bounds how long an abnormal end waits for a client that does not
-	// read.
-	lastWords = time.Second
+	// read, if the relay does not interrupt it earlier.
+	lastWords = 10 * time.Second
 )
 
 // Established answers the dial. The client may use the connection as soon as the
