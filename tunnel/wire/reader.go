@@ -25,7 +25,8 @@ const maxDepth = 100
 type reader struct {
 	bufs mem.BufferSlice
 	next int    // index of the buffer after cur
-	cur  []byte // what is left of the current buffer
+	cur  []byte // the current buffer
+	at   int    // how far it is read; an index, because storing a slice costs more
 	left int    // what is left of the message, or of the message inside it
 }
 
@@ -33,10 +34,10 @@ func newReader(bufs mem.BufferSlice) reader {
 	return reader{bufs: bufs, left: bufs.Len()}
 }
 
-// fill makes cur non-empty. Call it only if left > 0.
+// fill makes at point into cur. Call it only if left > 0.
 func (r *reader) fill() {
-	for len(r.cur) == 0 {
-		r.cur = r.bufs[r.next].ReadOnlyData()
+	for r.at == len(r.cur) {
+		r.cur, r.at = r.bufs[r.next].ReadOnlyData(), 0
 		r.next++
 	}
 }
@@ -48,8 +49,9 @@ func (r *reader) varint() (uint64, error) {
 			return 0, io.ErrUnexpectedEOF
 		}
 		r.fill()
-		c := r.cur[0]
-		r.cur, r.left = r.cur[1:], r.left-1
+		c := r.cur[r.at]
+		r.at++
+		r.left--
 		if shift == 63 && c > 1 {
 			break
 		}
@@ -100,8 +102,9 @@ func (r *reader) length() (int, error) {
 func (r *reader) skip(n int) {
 	for r.left -= n; n > 0; {
 		r.fill()
-		m := min(n, len(r.cur))
-		r.cur, n = r.cur[m:], n-m
+		m := min(n, len(r.cur)-r.at)
+		r.at += m
+		n -= m
 	}
 }
 
@@ -109,8 +112,9 @@ func (r *reader) skip(n int) {
 func (r *reader) copy(dst []byte) {
 	for r.left -= len(dst); len(dst) > 0; {
 		r.fill()
-		m := copy(dst, r.cur)
-		r.cur, dst = r.cur[m:], dst[m:]
+		m := copy(dst, r.cur[r.at:])
+		r.at += m
+		dst = dst[m:]
 	}
 }
 

@@ -14,8 +14,8 @@ func (r *reader) payload(n int) Payload {
 	}
 	r.fill()
 	first := r.next - 1
-	off := r.bufs[first].Len() - len(r.cur)
-	count, end := 1, len(r.cur)
+	off := r.at
+	count, end := 1, len(r.cur)-off
 	for end < n {
 		end += r.bufs[first+count].Len()
 		count++
