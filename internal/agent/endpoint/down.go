@@ -45,6 +45,9 @@ func (c *conn) downEnded(err error) {
 		c.apply(evReadFailed, End{Reason: wire.ReasonReset})
 	case c.halfable:
 		c.apply(evEOF, End{})
+		if c.upFailed.Load() { // meanwhile, which meant nothing as long as there was something to read
+			c.apply(evWriteFailed, End{Reason: wire.ReasonReset})
+		}
 	default:
 		c.apply(evEOFFull, End{})
 	}
