@@ -14,16 +14,28 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/culvert-proxy/culvert/internal/server/relay"
 )
 
-// newLoop starts a frontend whose tunnels reach real endpoints.
-func newLoop(t *testing.T, medium string) (*front, *loopRelay) {
+// world is a frontend before the real relay, an agent and real endpoints.
+type world struct {
+	*front
+	relay *relay.Relay
+	agent *agent
+}
+
+func newWorld(t *testing.T, medium string) *world {
 	t.Helper()
-	f := newFront(t, medium)
-	r := &loopRelay{}
-	f.Server.relay = r
-	t.Cleanup(func() { eventually(t, "all tunnels are over", func() bool { return r.count(0) == 0 }) })
-	return f, r
+	w := &world{front: newFront(t, medium)}
+	w.relay, w.agent = newRelay(t)
+	w.front.Server.relay = relayOpener{w.relay}
+	return w
+}
+
+// idle reports whether nothing is left of any client.
+func (w *world) idle() bool {
+	return w.Sessions() == 0 && w.relay.Tunnels() == 0 && w.relay.Pending() == 0 && len(w.agent.open()) == 0
 }
 
 func request(addr string) string {
@@ -48,7 +60,7 @@ func (f *front) tunnelTo(t *testing.T, addr, early string) net.Conn {
 
 func TestEndpointSpeaksFirst(t *testing.T) {
 	const banner = "220 ready when you are\r\n"
-	eachLoop(t, func(t *testing.T, f *front) {
+	eachLoop(t, func(t *testing.T, f *world) {
 		addr := endpoint(t, func(c *net.TCPConn) { io.WriteString(c, banner) })
 		each(20, 10, func() {
 			conn, err := f.dial()
@@ -71,7 +83,7 @@ func TestEndpointSpeaksFirst(t *testing.T) {
 func TestNothingIsReadWithTheAnswer(t *testing.T) {
 	for _, m := range []string{"unix", "tls"} {
 		t.Run(m, func(t *testing.T) {
-			f, _ := newLoop(t, m)
+			f := newWorld(t, m)
 			addr := endpoint(t, func(c *net.TCPConn) { io.WriteString(c, "banner") })
 			each(10, 10, func() {
 				conn, err := f.dial()
@@ -93,7 +105,7 @@ func TestNothingIsReadWithTheAnswer(t *testing.T) {
 }
 
 func TestBulkBothWaysIsWhole(t *testing.T) {
-	eachLoop(t, func(t *testing.T, f *front) {
+	eachLoop(t, func(t *testing.T, f *world) {
 		addr := endpoint(t, func(c *net.TCPConn) { io.Copy(c, c) })
 		each(4, 1, func() {
 			const size = 4 << 20
@@ -116,7 +128,7 @@ func TestBulkBothWaysIsWhole(t *testing.T) {
 
 // A client that writes and closes at once: a slow endpoint gets everything.
 func TestWriteThenCloseAtOnce(t *testing.T) {
-	eachLoop(t, func(t *testing.T, f *front) {
+	eachLoop(t, func(t *testing.T, f *world) {
 		const size = 4 << 20
 		got := make(chan int64, 1)
 		addr := endpoint(t, func(c *net.TCPConn) {
@@ -150,7 +162,7 @@ func TestWriteThenCloseAtOnce(t *testing.T) {
 func TestHangUpStorm(t *testing.T) {
 	for _, m := range []string{"unix", "tls"} {
 		t.Run(m, func(t *testing.T) {
-			f, r := newLoop(t, m)
+			f := newWorld(t, m)
 			var mu sync.Mutex
 			open := 0
 			note := func(d int) int {
@@ -165,7 +177,7 @@ func TestHangUpStorm(t *testing.T) {
 				note(-1)
 			})
 			f.tunnelTo(t, addr, "").Close() // from here on the server has all files of its own
-			eventually(t, "the first session has ended", func() bool { return f.Sessions() == 0 && note(0) == 0 })
+			eventually(t, "the first session has ended", func() bool { return f.idle() && note(0) == 0 })
 			before := openFiles(t)
 			total := 3000
 			if m == "tls" {
@@ -183,11 +195,11 @@ func TestHangUpStorm(t *testing.T) {
 			})
 			defer func() {
 				if t.Failed() {
-					t.Logf("%d sessions, %d tunnels, %d endpoint connections, %d files of %d", f.Sessions(), r.count(0), note(0), openFiles(t), before)
+					t.Logf("%d sessions, %d tunnels, %d endpoint connections, %d files of %d", f.Sessions(), f.relay.Tunnels()+f.relay.Pending(), note(0), openFiles(t), before)
 				}
 			}()
 			eventually(t, "no session, tunnel or endpoint connection is left", func() bool {
-				return f.Sessions() == 0 && r.count(0) == 0 && note(0) == 0 && openFiles(t) <= before
+				return f.idle() && note(0) == 0 && openFiles(t) <= before
 			})
 		})
 	}
@@ -195,7 +207,7 @@ func TestHangUpStorm(t *testing.T) {
 
 // Stop lets tunnels go on, refuses new clients, and Wait ends with the last.
 func TestStopKeepsTunnels(t *testing.T) {
-	eachLoop(t, func(t *testing.T, f *front) {
+	eachLoop(t, func(t *testing.T, f *world) {
 		addr := endpoint(t, func(c *net.TCPConn) { io.Copy(c, c) })
 		conn := f.tunnelTo(t, addr, "")
 		f.Stop()
@@ -221,10 +233,10 @@ func TestStopKeepsTunnels(t *testing.T) {
 	})
 }
 
-func eachLoop(t *testing.T, test func(t *testing.T, f *front)) {
+func eachLoop(t *testing.T, test func(t *testing.T, f *world)) {
 	for _, m := range media() {
 		t.Run(m, func(t *testing.T) {
-			f, _ := newLoop(t, m)
+			f := newWorld(t, m)
 			test(t, f)
 		})
 	}
