@@ -44,6 +44,7 @@ type Sender struct {
 	inFlight int64         // bytes being handed to the stream
 	progress int64         // bytes ever handed to the stream
 	trailer  []wire.Packet // goes out when queue is empty
+	over     chan struct{} // closed when it has ended or was aborted; nil if nobody waits
 	in       *senderList
 	prev     *Sender
 	next     *Sender

@@ -127,6 +127,7 @@ func (s *Sender) drained() error {
 		return nil
 	}
 	s.state = next(s.state, eventDrained)
+	s.tellOver()
 	trailer := s.trailer
 	s.trailer = nil
 	for _, p := range trailer {
@@ -146,4 +147,5 @@ func (s *Sender) end(e senderEvent) {
 	}
 	s.queue, s.first, s.queued, s.trailer = nil, 0, 0, nil
 	s.room.Broadcast()
+	s.tellOver()
 }
