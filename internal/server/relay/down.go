@@ -50,12 +50,14 @@ func (t *Tunnel) serve() {
 	t.label()
 	t.relay.obs.TunnelOpened(t)
 	err := t.front.Established(t.leg.id)
-	if t.leaveFrontend(err, 0) {
-		close(t.answered)
-		t.pump()
-	} else {
+	t.leaveFrontend(err, 0)
+	if err != nil {
 		t.err = errors.Join(ErrOver, err)
-		close(t.answered)
+		t.apply(evBroken, End{wire.ReasonAborted, "telling the client: " + err.Error()})
+	}
+	close(t.answered)
+	if err == nil {
+		t.pump()
 	}
 	t.release()
 	t.mu.Lock()

@@ -25,6 +25,7 @@ type fakeClient struct {
 	shut        bool // writes block
 	passes      int  // but so many come through
 	interrupted bool
+	stubborn    bool  // Interrupt is of no use, what is written arrives
 	refuse      error // what writes and Established return
 	events      []string
 	got         []byte
@@ -48,14 +49,14 @@ func (c *fakeClient) enter(what string, gate bool) error {
 	if c.end != nil || c.failure != nil {
 		c.t.Errorf("%s was called after the end; before: %v", what, c.events)
 	}
-	for gate && c.shut && c.passes == 0 && !c.interrupted {
+	for gate && c.shut && c.passes == 0 && (!c.interrupted || c.stubborn) {
 		c.cond.Wait()
 	}
 	if gate && c.passes > 0 {
 		c.passes--
 	}
 	switch {
-	case gate && c.interrupted:
+	case gate && c.interrupted && !c.stubborn:
 		return errFakeInterrupted
 	case gate && c.refuse != nil:
 		return c.refuse
