@@ -255,14 +255,14 @@ func listen(tb testing.TB, medium string) (net.Listener, func() (net.Conn, error
 		if err != nil {
 			tb.Fatal(err)
 		}
-		return Listener(l, nil), func() (net.Conn, error) { return net.Dial("unix", path) }
+		return l, func() (net.Conn, error) { return net.Dial("unix", path) }
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
 	}
 	if medium == "tcp" {
-		return Listener(l, nil), func() (net.Conn, error) { return net.Dial("tcp", l.Addr().String()) }
+		return l, func() (net.Conn, error) { return net.Dial("tcp", l.Addr().String()) }
 	}
 	server, client := tlsPair(tb)
 	return Listener(l, server), func() (net.Conn, error) { return tls.Dial("tcp", l.Addr().String(), client) }

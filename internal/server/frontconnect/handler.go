@@ -37,6 +37,7 @@ func (s *Server) serveHTTP(w http.ResponseWriter, r *http.Request) {
 // begin starts the tunnel and the session's reader.
 func (s *Server) begin(conn net.Conn, early wire.Payload, address string) {
 	sess := &session{srv: s, sock: newSocket(conn), early: early}
+	sess.sock.keepAlive()
 	if sess.sock.rc != nil && sess.sock.medium != overTLS {
 		sess.in = newSocketInput(sess.sock.rc, s.chunks)
 	} else {

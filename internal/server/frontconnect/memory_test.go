@@ -58,7 +58,11 @@ func inMemory(t *testing.T, cfg *tls.Config, test func(t *testing.T, s *Server, 
 		s := newServer(Config{}, r, nil)
 		p := newPipes()
 		served := make(chan error, 1)
-		go func() { served <- s.Serve(Listener(p, cfg)) }()
+		var l net.Listener = p
+		if cfg != nil {
+			l = Listener(p, cfg)
+		}
+		go func() { served <- s.Serve(l) }()
 		test(t, s, r, p)
 		s.Close()
 		if err := <-served; err != nil {
