@@ -16,7 +16,6 @@ const maxWrite = 64 << 10
 
 // run is the tunnel's goroutine. stop is closed when the dial is given up.
 func (t *Tunnel) run(ctx context.Context, stop <-chan struct{}) {
-	t.label()
 	failure := t.runDial(ctx, stop)
 	t.relay.dialEnded()
 	if failure != nil {
@@ -158,15 +157,13 @@ func (t *Tunnel) release() {
 	t.apply(evDelivered, End{})
 }
 
-// label names the goroutine in profiles, as well as the tunnel is known by now.
+// label names the goroutine in profiles. It costs too much to do it for every
+// dial as well; a goroutine without a name is in runDial.
 func (t *Tunnel) label() {
-	labels := []string{
-		"goroutine", "relay tunnel", "serverID", t.relay.cfg.ServerID,
-		"dialID", strconv.FormatInt(int64(t.req.DialID), 10), "endpoint", t.req.Address,
-	}
-	if t.Established() {
-		labels = append(labels, "agentID", t.leg.peer.info.AgentID,
-			"connectionID", strconv.FormatInt(int64(t.leg.id), 10))
-	}
-	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels(labels...)))
+	labels := pprof.Labels(
+		"goroutine", "relay tunnel", "serverID", t.relay.cfg.ServerID, "agentID", t.leg.peer.info.AgentID,
+		"dialID", strconv.FormatInt(int64(t.req.DialID), 10),
+		"connectionID", strconv.FormatInt(int64(t.leg.id), 10), "endpoint", t.req.Address,
+	)
+	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), labels))
 }

@@ -39,7 +39,7 @@ type fakeAgent struct {
 func (w *world) attach(ext wire.Extensions) *fakeAgent {
 	a := &fakeAgent{
 		t: w.t, ext: ext,
-		say:     make(chan func(), 1000000),
+		say:     make(chan func(), 1<<16),
 		gone:    make(chan struct{}),
 		grants:  map[wire.ConnectionID]int64{},
 		got:     map[wire.ConnectionID][]byte{},
@@ -76,8 +76,15 @@ func (w *world) cut(a *fakeAgent) {
 	<-a.gone
 }
 
-// packet hands pk to the Peer, on the reader's goroutine.
+// packet hands pk to the Peer, on the reader's goroutine; it is dropped when the
+// link is gone.
 func (a *fakeAgent) packet(pk wire.Packet) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.lost {
+		pk.Payload.Free()
+		return
+	}
 	a.say <- func() {
 		a.peer.Heard()
 		switch pk.Type {
