@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"go.uber.org/goleak"
 )
 
 func ask(handler http.Handler, method, target string) (status int, body string, header http.Header) {
@@ -111,4 +113,29 @@ func TestPortInUseIsAnError(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "--health-port") || !strings.Contains(err.Error(), first.Addr().String()) {
 		t.Errorf("error is %v", err)
 	}
+}
+
+func TestServesUntilClosed(t *testing.T) {
+	ignore := goleak.IgnoreCurrent()
+	s, err := Listen(context.Background(), "admin-port", "127.0.0.1:0", Admin{Metrics: metrics()}.Handler())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{}}
+	url := "http://" + s.Addr().String() + "/metrics"
+	resp, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if resp.StatusCode != 200 || string(body) != "metrics" {
+		t.Errorf("%d %q", resp.StatusCode, body)
+	}
+	s.Close()
+	if _, err := client.Get(url); err == nil {
+		t.Error("the port is open after Close")
+	}
+	client.CloseIdleConnections()
+	goleak.VerifyNone(t, ignore)
 }

@@ -9,8 +9,12 @@ import (
 	"time"
 )
 
-// readHeaderTimeout bounds a request's head. COMPAT 4.
-const readHeaderTimeout = 60 * time.Second
+const (
+	// readHeaderTimeout bounds a request's head. COMPAT 4.
+	readHeaderTimeout = 60 * time.Second
+	// idleTimeout bounds a connection between requests; a scraper's stays open.
+	idleTimeout = 5 * time.Minute
+)
 
 // Server serves one of the two ports.
 type Server struct {
@@ -30,7 +34,7 @@ func Listen(ctx context.Context, flag, address string, handler http.Handler) (*S
 	}
 	s := &Server{
 		listener: listener,
-		http:     &http.Server{Handler: handler, ReadHeaderTimeout: readHeaderTimeout},
+		http:     &http.Server{Handler: handler, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout},
 		done:     make(chan struct{}),
 	}
 	go func() {
