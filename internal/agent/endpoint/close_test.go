@@ -203,7 +203,14 @@ func TestAbort(t *testing.T) {
 					t.Fatal(err)
 				}
 				synctest.Wait()
+				began := time.Now()
 				act(b, id)
+				if err := b.room.WaitIdle(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(began); took >= time.Second {
+					t.Errorf("freed after %v", took)
+				}
 				b.checkEmpty()
 				if _, err := io.Copy(io.Discard, ep); !errors.Is(err, syscall.ECONNRESET) {
 					t.Errorf("endpoint saw %v, want a reset", err)
@@ -212,4 +219,44 @@ func TestAbort(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestLinkLostDeliversWhatArrived: the endpoint gets every byte that the agent
+// had, and then a reset.
+func TestLinkLostDeliversWhatArrived(t *testing.T) {
+	inBubble(t, allExtensions, Config{}, func(t *testing.T, b *bench) {
+		id, ep := b.open()
+		want := pattern(200 << 10)
+		b.send(id, want)
+		synctest.Wait()
+		b.link.lose()
+		b.table.Lost(errFakeLink)
+		got, err := io.ReadAll(ep)
+		if !bytes.Equal(got, want) || !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("endpoint got %d of %d bytes, then %v", len(got), len(want), err)
+		}
+		_ = ep.Close()
+		synctest.Wait()
+		if end := b.seen.ends[0]; end.Reason != wire.ReasonLinkLost {
+			t.Errorf("ended with %+v", end)
+		}
+	})
+}
+
+// TestLinkLostWhileClosing: a close that was in order goes on without the link.
+func TestLinkLostWhileClosing(t *testing.T) {
+	inBubble(t, allExtensions, Config{}, func(t *testing.T, b *bench) {
+		id, ep := b.open()
+		want := pattern(200 << 10)
+		b.send(id, want)
+		b.closeReq(id, wire.ReasonNone)
+		synctest.Wait()
+		b.link.lose()
+		b.table.Lost(errFakeLink)
+		wait(5 * time.Second)
+		if got := readAll(t, ep); !bytes.Equal(got, want) {
+			t.Errorf("endpoint got %d of %d bytes", len(got), len(want))
+		}
+		_ = ep.Close()
+	})
 }

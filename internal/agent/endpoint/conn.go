@@ -45,6 +45,7 @@ type conn struct {
 	answered bool         // a CLOSE_RSP was given to the link
 	end      End          // how it ended
 	report   bool         // the observer is to be told of the end
+	partBy   time.Time    // until when a parting connection may write
 	silence  *time.Timer  // of a half-closed connection
 	moved    int64        // bytes in both directions when silence was looked at last
 }
@@ -103,12 +104,21 @@ func (c *conn) applyLocked(e event, why End) {
 		c.finishUp()
 	case stateAnswered:
 		c.answerNow(End{})
+	case stateParting:
+		c.end = why
+		c.sender.Abort(nil)
+		c.queue.CloseWhenEmpty(nil)
+		c.partBy = time.Now().Add(giveUpSoon)
+		c.sock.setWriteDeadline(c.partBy)
 	case stateFlushing:
 		c.answerBehind(why)
 		c.dropUp()
 		c.endSocket(e)
 	case stateEnded:
 		c.answerNow(why)
+		if from == stateParting {
+			e = evAbort // whatever has ended it
+		}
 		c.endSocket(e)
 		c.endAll(why)
 	}
@@ -163,12 +173,23 @@ func (c *conn) answerNow(why End) {
 		c.sender.Abort(&rsp)
 		return
 	}
-	c.answered, c.end = true, why
+	c.answered = true
+	if c.end.Reason == wire.ReasonNone {
+		c.end = why
+	}
 	c.sender.Abort(nil)
-	c.table.out.Send(c.closeResponse(why))
+	c.table.out.Send(c.closeResponse(c.end))
 }
 
+// closeResponse makes the CLOSE_RSP. A reason comes with a text for people; a
+// server that knows no reasons has always been told of a reset like of any end.
 func (c *conn) closeResponse(why End) wire.Packet {
+	if why.Text == "" && why.Reason != wire.ReasonNone && c.table.ext.Has(wire.ExtReason) {
+		why.Text = why.Reason.String()
+		if why.Reason == wire.ReasonReset {
+			why.Text = "connection reset by the endpoint"
+		}
+	}
 	return wire.Packet{Type: wire.CloseResponse, ConnectionID: c.id, Reason: why.Reason, Error: why.Text}
 }
 
@@ -184,7 +205,7 @@ func (c *conn) dropUp() {
 // drops the queue. It may be called again. mu is held.
 func (c *conn) endSocket(e event) {
 	switch e {
-	case evAbort, evGiveUp:
+	case evAbort, evLost, evGiveUp:
 		c.sock.reset()
 	default:
 		c.sock.close()

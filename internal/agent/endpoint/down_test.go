@@ -165,10 +165,18 @@ func TestEndpointResets(t *testing.T) {
 		if got := b.link.sender(id).received(); !bytes.Equal(got, pattern(3000)) {
 			t.Errorf("server got %d bytes", len(got))
 		}
+		if rsp := b.link.got(wire.CloseResponse); rsp[0].Error == "" {
+			t.Error("a reason without a text")
+		}
+		b.checkEmpty()
+	})
+	inBubble(t, 0, Config{}, func(t *testing.T, b *bench) {
+		id, ep := b.open()
+		ep.Reset()
+		b.wantClosed(id, wire.ReasonReset) // which the link strips
 		if rsp := b.link.got(wire.CloseResponse); rsp[0].Error != "" {
 			t.Errorf("an old server is told %q, want nothing", rsp[0].Error)
 		}
-		b.checkEmpty()
 	})
 }
 

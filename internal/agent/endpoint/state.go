@@ -38,6 +38,9 @@ const (
 	// stateFlushing: the socket is closed; the endpoint's last bytes and the
 	// CLOSE_RSP behind them wait for the server's credit.
 	stateFlushing
+	// stateParting: the link is gone. What the server had sent is still written,
+	// for less than a second, then the connection is reset.
+	stateParting
 	// stateEnded: nothing is left.
 	stateEnded
 )
@@ -60,6 +63,8 @@ func (s state) String() string {
 		return "lingering"
 	case stateFlushing:
 		return "flushing"
+	case stateParting:
+		return "parting"
 	case stateEnded:
 		return "ended"
 	}
@@ -72,8 +77,9 @@ type event uint8
 const (
 	evHalfClose   event = iota // the server has sent HALF_CLOSE
 	evClose                    // the server has sent CLOSE_REQ, an orderly one
-	evAbort                    // the server aborted, broke a rule or is gone, or a limit was passed
-	evDelivered                // the queue is closed and all of it is written, with a FIN
+	evAbort                    // the server aborted or broke a rule, or a limit was passed
+	evLost                     // the link is gone
+	evDelivered                // the queue is closed and all of it is written, with a FIN unless parting
 	evWriteFailed              // the endpoint's socket takes no more
 	evGiveUp                   // the endpoint has taken nothing for the close timeout
 	evEOF                      // the endpoint's FIN, on a tunnel that can be half-closed
@@ -92,6 +98,8 @@ func next(s state, e event) state {
 	switch e {
 	case evAbort:
 		return stateEnded
+	case evLost:
+		return nextLost(s)
 	case evHalfClose, evClose:
 		return nextServer(s, e)
 	case evDelivered:
@@ -111,6 +119,18 @@ func next(s state, e event) state {
 		case stateFlushing:
 			return stateEnded
 		}
+	}
+	return s
+}
+
+// nextLost: nothing can be said to the server any more. A tunnel that was closed
+// in order before needs no link to end in order.
+func nextLost(s state) state {
+	switch s {
+	case stateOpen, stateServerDone, stateEndpointDone:
+		return stateParting
+	case stateFinSent, stateFlushing:
+		return stateEnded
 	}
 	return s
 }
@@ -150,7 +170,7 @@ func nextDelivered(s state) state {
 		return stateLingering
 	case stateBothDone, stateEndpointClosed:
 		return stateFlushing
-	case stateClosingDone, stateAnswered:
+	case stateClosingDone, stateAnswered, stateParting:
 		return stateEnded
 	}
 	return s
@@ -167,7 +187,7 @@ func nextStuck(s state, e event) state {
 		}
 	case stateBothDone, stateEndpointClosed:
 		return stateFlushing
-	case stateClosing, stateClosingDone, stateAnswered:
+	case stateClosing, stateClosingDone, stateAnswered, stateParting:
 		return stateEnded
 	}
 	return s
@@ -201,6 +221,10 @@ func nextEndpoint(s state, e event) state {
 		return stateClosingDone
 	case stateLingering:
 		return stateEnded
+	case stateParting:
+		if e == evReadFailed {
+			return stateEnded
+		}
 	}
 	return s
 }

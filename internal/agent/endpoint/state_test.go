@@ -17,22 +17,24 @@ func TestNext(t *testing.T) {
 		ec = stateEndpointClosed
 		an = stateAnswered
 		fl = stateFlushing
+		pa = stateParting
 		en = stateEnded
 	)
 	table := [states][events]state{
-		// half, close, abort, delivered, write failed, give up, EOF, full EOF, read failed, lingered, flushed
-		op: {sd, cl, en, op, op, op, ed, ec, fl, op, op},
-		sd: {sd, cl, en, fs, sd, sd, bd, ec, fl, sd, sd},
-		fs: {fs, li, en, fs, fs, fs, fl, fl, fl, fs, fs},
-		ed: {bd, cd, en, ed, fl, ed, ed, ed, ed, ed, ed},
-		bd: {bd, cd, en, fl, fl, fl, bd, bd, bd, bd, bd},
-		cl: {cl, cl, en, li, en, en, cd, cd, en, cl, cl},
-		cd: {cd, cd, en, en, en, en, cd, cd, cd, cd, cd},
-		li: {li, li, en, li, li, li, en, en, en, en, li},
-		ec: {ec, an, en, fl, fl, fl, ec, ec, ec, ec, an},
-		an: {an, an, en, en, en, en, an, an, an, an, an},
-		fl: {fl, en, en, fl, fl, fl, fl, fl, fl, fl, en},
-		en: {en, en, en, en, en, en, en, en, en, en, en},
+		// half, close, abort, lost, delivered, write failed, give up, EOF, full EOF, read failed, lingered, flushed
+		op: {sd, cl, en, pa, op, op, op, ed, ec, fl, op, op},
+		sd: {sd, cl, en, pa, fs, sd, sd, bd, ec, fl, sd, sd},
+		fs: {fs, li, en, en, fs, fs, fs, fl, fl, fl, fs, fs},
+		ed: {bd, cd, en, pa, ed, fl, ed, ed, ed, ed, ed, ed},
+		bd: {bd, cd, en, bd, fl, fl, fl, bd, bd, bd, bd, bd},
+		cl: {cl, cl, en, cl, li, en, en, cd, cd, en, cl, cl},
+		cd: {cd, cd, en, cd, en, en, en, cd, cd, cd, cd, cd},
+		li: {li, li, en, li, li, li, li, en, en, en, en, li},
+		ec: {ec, an, en, ec, fl, fl, fl, ec, ec, ec, ec, an},
+		an: {an, an, en, an, en, en, en, an, an, an, an, an},
+		fl: {fl, en, en, en, fl, fl, fl, fl, fl, fl, fl, en},
+		pa: {pa, pa, en, pa, en, en, en, pa, pa, en, pa, pa},
+		en: {en, en, en, en, en, en, en, en, en, en, en, en},
 	}
 	for s := range states {
 		for e := range events {

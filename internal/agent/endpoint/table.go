@@ -94,7 +94,8 @@ func (t *Table) Credit(p wire.Packet) {
 }
 
 // Lost says that the link is gone: all dials are cancelled and all connections
-// aborted, except those that only linger, which need no link. Idempotent.
+// reset within a second, after what had arrived for them; those that were closed
+// in order before go on to their end, for which they need no link. Idempotent.
 func (t *Table) Lost(err error) {
 	t.mu.Lock()
 	t.lost = true
@@ -109,7 +110,7 @@ func (t *Table) Lost(err error) {
 		end.Text = err.Error()
 	}
 	for _, c := range conns {
-		c.apply(evAbort, end)
+		c.apply(evLost, end)
 	}
 }
 

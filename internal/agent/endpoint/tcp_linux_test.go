@@ -272,6 +272,20 @@ func TestTCPStuckEndpoint(t *testing.T) {
 	}
 }
 
+// TestTCPLinkLost: what had arrived is delivered, then the end is abnormal.
+func TestTCPLinkLost(t *testing.T) {
+	b := newRealBench(t, allExtensions, Config{})
+	id, ep := b.open(1 << 40)
+	want := pattern(250 << 10)
+	b.send(id, want)
+	b.link.lose()
+	b.table.Lost(errFakeLink)
+	got, err := io.ReadAll(ep)
+	if !bytes.Equal(got, want) || !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("endpoint got %d of %d bytes, then %v", len(got), len(want), err)
+	}
+}
+
 // countingPool knows how many of its buffers are out.
 type countingPool struct{ out atomic.Int64 }
 

@@ -224,6 +224,11 @@ func (c *conn) upEnded(err error) {
 	if !errors.Is(err, io.EOF) {
 		return
 	}
+	if by := c.parting(); !by.IsZero() {
+		c.awaitAcks(by)
+		c.apply(evDelivered, End{})
+		return
+	}
 	if !c.upFailed.Load() {
 		c.finSent.Store(true)
 		if c.sock.closeWrite() == nil {
@@ -233,3 +238,30 @@ func (c *conn) upEnded(err error) {
 	}
 	c.apply(evWriteFailed, End{Reason: wire.ReasonReset})
 }
+
+// parting is until when a parting connection may write; zero if it is none.
+func (c *conn) parting() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.state != stateParting {
+		return time.Time{}
+	}
+	return c.partBy
+}
+
+// awaitAcks waits until the endpoint's host has everything and the endpoint has
+// had a moment to read it, because the reset that follows may take back what it
+// has not; but no longer than until by.
+func (c *conn) awaitAcks(by time.Time) {
+	poll := time.NewTicker(ackPoll)
+	defer poll.Stop()
+	for moments := 0; moments < 10 && time.Now().Before(by); {
+		if c.sock.unacked() == 0 {
+			moments++
+		}
+		<-poll.C
+	}
+}
+
+// ackPoll is how often acknowledgements are looked at in a hurry.
+const ackPoll = 10 * time.Millisecond

@@ -39,8 +39,9 @@ type Link struct {
 	link    *link.Link
 	table   *endpoint.Table
 	labels  context.Context // carries the profiler labels of the link's goroutines
-	written chan struct{}   // closed when nobody sends any more
-	done    chan struct{}   // closed when Run returns
+	// Closed when the reader and the writer have ended and the watch is over,
+	// and when Run has returned.
+	readDone, written, watched, done chan struct{}
 
 	// Atomic.
 	draining atomic.Bool // the server's
@@ -54,14 +55,16 @@ var (
 
 func newLink(a *attempt, cc *grpc.ClientConn, stream grpc.ClientStream, hello link.ServerHello, window int32) *Link {
 	l := &Link{
-		attempt: a,
-		cc:      cc,
-		stream:  stream,
-		hello:   hello,
-		window:  window,
-		since:   time.Now(),
-		written: make(chan struct{}),
-		done:    make(chan struct{}),
+		attempt:  a,
+		cc:       cc,
+		stream:   stream,
+		hello:    hello,
+		window:   window,
+		since:    time.Now(),
+		readDone: make(chan struct{}),
+		written:  make(chan struct{}),
+		watched:  make(chan struct{}),
+		done:     make(chan struct{}),
 	}
 	l.labels = pprof.WithLabels(context.Background(), pprof.Labels("server", hello.ServerID, "agent", a.conn.cfg.AgentID))
 	cfg := a.conn.cfg.Link
@@ -91,33 +94,49 @@ func (l *Link) Run(ev Events) error {
 	l.table = l.attempt.conn.rooms.Attach(l.labels, outlet{l.link})
 	l.link.Send(wire.Packet{Type: wire.Ready})
 	go l.write()
-	watched := make(chan struct{})
-	go l.watch(ev, watched)
+	go l.watch(ev)
 	err := l.read(ev)
+	close(l.readDone)
 	l.table.Lost(err)
 	l.link.Close(err)
 	l.end(err)
 	<-l.written
-	<-watched
+	<-l.watched
 	return err
 }
 
-// write is the writer's goroutine. It often learns first that the link is lost,
-// while the reader waits for a connection's queue.
+// write is the writer's goroutine. It may learn first that the link is lost.
+// The reader still has to hand out what had arrived; but if it waits for one
+// connection's queue, that must not hold all the others up.
 func (l *Link) write() {
 	pprof.SetGoroutineLabels(l.labels)
-	defer close(l.written)
-	if err := l.link.Run(); !errors.Is(err, errClosed) {
+	err := l.link.Run()
+	close(l.written)
+	if errors.Is(err, errClosed) {
+		return
+	}
+	hurry := time.NewTimer(readerGrace)
+	defer hurry.Stop()
+	select {
+	case <-l.readDone:
+	case <-hurry.C:
 		l.table.Lost(err)
 	}
 }
 
-// watch reports a GOAWAY: gRPC leaves the state READY, while the stream goes on.
-func (l *Link) watch(ev Events, watched chan<- struct{}) {
+// readerGrace is how long a reader may go on when the writer has failed.
+const readerGrace = 200 * time.Millisecond
+
+// watch waits for gRPC to leave the state READY. After a GOAWAY the stream goes
+// on: that is a server that wants to be left. After the loss of the connection it
+// does not, which a reader that waits for a connection's queue does not see; a
+// DRAIN, right for the one, shows the other to the writer.
+func (l *Link) watch(ev Events) {
 	pprof.SetGoroutineLabels(l.labels)
-	defer close(watched)
+	defer close(l.watched)
 	if l.cc.WaitForStateChange(l.stream.Context(), connectivity.Ready) && l.link.Err() == nil {
 		l.drained(ev)
+		l.Drain()
 	}
 }
 

@@ -194,9 +194,8 @@ func TestLostWhileReaderWaits(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		r.attempt.kill()
-		r.link.Send(wire.Packet{Type: wire.Drain}) // anything that is sent shows it
 		<-r.ended
-		if took := time.Since(began); took > 10*time.Second {
+		if took := time.Since(began); took > time.Second {
 			t.Errorf("ended after %v", took)
 		}
 		_, _ = ep.Close(), lis.Close()
