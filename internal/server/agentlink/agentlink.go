@@ -21,6 +21,7 @@ type agentLink struct {
 	ids      wire.Identifiers
 	ext      wire.Extensions // negotiated
 	raw      net.Conn
+	cancel   context.CancelFunc // ends the stream's context
 	address  string
 	since    time.Time
 	observer *observer

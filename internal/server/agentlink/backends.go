@@ -4,6 +4,9 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/culvert-proxy/culvert/tunnel/wire"
 )
 
@@ -23,7 +26,7 @@ func (s *Server) enter(a *agentLink) error {
 	defer s.mu.Unlock()
 	if s.draining {
 		s.obs.Refused(RefusedDraining)
-		return errDraining
+		return status.Error(codes.Unavailable, errDraining.Error())
 	}
 	a.second = len(s.links[a.id.agentID]) > 0
 	s.links[a.id.agentID] = append(s.links[a.id.agentID], a)
@@ -88,6 +91,13 @@ func (s *Server) quit(o *agentLink, e event) {
 	if o.delay != nil {
 		o.delay.Stop()
 	}
+}
+
+// retire takes a out of the routing for good.
+func (s *Server) retire(a *agentLink) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.quit(a, ended)
 }
 
 // leave forgets a, which has ended.

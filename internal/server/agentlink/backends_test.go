@@ -71,11 +71,11 @@ func TestReconnectedAgentReplacesItsLink(t *testing.T) {
 		if n := w.links.Links(); n != 2 {
 			t.Errorf("%d links a second after, want the new one and the other slot's", n)
 		}
-		if dead.end == nil || dead.end.Reason != wire.ReasonLinkLost {
-			t.Errorf("the old link's tunnel ended with %v", dead.end)
+		if end := dead.over(); end == nil || end.Reason != wire.ReasonLinkLost {
+			t.Errorf("the old link's tunnel ended with %v", end)
 		}
-		if gone.end != nil {
-			t.Errorf("the other slot's tunnel ended with %v", gone.end)
+		if end := gone.over(); end != nil {
+			t.Errorf("the other slot's tunnel ended with %v", end)
 		}
 		if w.obs.replaced != 1 || len(w.obs.duplicates) != 0 {
 			t.Errorf("%d replaced, duplicates %q", w.obs.replaced, w.obs.duplicates)
@@ -101,9 +101,8 @@ func TestTwoProcessesWithOneAgentID(t *testing.T) {
 		w.wantBackends("a/i/0")
 		_, c1 := w.open(one, 1)
 		one.SendData(1, []byte("mine"))
-		synctest.Wait()
-		if string(c1.data) != "mine" || len(c2.data) != 0 || c2.end == nil {
-			t.Errorf("first %q, second %q, end %v", c1.data, c2.data, c2.end)
+		if c1.got() != "mine" || c2.got() != "" || c2.over() == nil {
+			t.Errorf("first %q, second %q, end %v", c1.got(), c2.got(), c2.over())
 		}
 	})
 }

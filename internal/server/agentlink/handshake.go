@@ -40,8 +40,13 @@ func (s *Server) handshake(stream grpc.ServerStream) (*agentLink, error) {
 	if raw == nil {
 		return nil, status.Error(codes.Internal, "the listener's credentials do not give the raw connection")
 	}
+	lost, cancel, ok := link.Tapped(ctx)
+	if !ok {
+		return nil, status.Error(codes.Internal, "the listener's tap is not installed")
+	}
 	a := &agentLink{
 		srv:      s,
+		cancel:   cancel,
 		id:       identity{agentID: hello.AgentID, instance: hello.Instance, slot: hello.Slot},
 		ids:      ids,
 		ext:      link.Answer(s.cfg.Extensions, hello.Extensions),
@@ -56,6 +61,10 @@ func (s *Server) handshake(stream grpc.ServerStream) (*agentLink, error) {
 		a.peer.Lost(err)
 		return nil, err
 	}
+	// A link that is lost is read to its end, but takes no more dials; and its
+	// reader may be waiting for an old agent's stuck tunnel.
+	context.AfterFunc(lost, func() { s.retire(a) })
+	context.AfterFunc(ctx, func() { a.peer.Lost(errLost) })
 	// The count is read after the link can be found, so that no change is missed
 	// by both the headers and AnnounceCount.
 	answer := link.ServerHello{ServerID: s.cfg.ServerID, ServerCount: s.count(), Extensions: a.ext}
@@ -113,10 +122,11 @@ func (s *Server) refuse(r Refusal, hello link.AgentHello, ctx context.Context, e
 	return status.Error(codes.Unknown, err.Error())
 }
 
-// errReplaced and errDraining are why this server ends or refuses a link.
+// Why this server ends or refuses a link.
 var (
+	errLost     = errors.New("the agent's stream was lost")
 	errReplaced = errors.New("the same agent has a newer link")
-	errDraining = status.Error(codes.Unavailable, "this server is stopping")
+	errDraining = errors.New("this server is stopping")
 )
 
 // connection is the stream's raw connection, or nil, and the peer's address.
@@ -147,7 +157,10 @@ func (a *agentLink) open(stream grpc.ServerStream, cfg link.Config) {
 
 // kill closes the connection below the link: a stream's trailers would queue
 // behind the data that a frozen agent does not take.
-func (a *agentLink) kill(error) { _ = a.raw.Close() }
+func (a *agentLink) kill(error) {
+	_ = a.raw.Close()
+	a.cancel()
+}
 
 // outlet is a link as the relay sees it.
 type outlet struct{ *link.Link }

@@ -33,8 +33,8 @@ func TestPacketsReachTheirTunnel(t *testing.T) {
 			a.ExpectOn(wire.CloseRequest, 1)
 			a.Send(wire.Packet{Type: wire.CloseResponse, ConnectionID: 1})
 			<-tun.Done()
-			if string(c.data) != "down" || c.end == nil || c.end.Abnormal() {
-				t.Errorf("client got %q, end %v", c.data, c.end)
+			if end := c.over(); c.got() != "down" || end == nil || end.Abnormal() {
+				t.Errorf("client got %q, end %v", c.got(), end)
 			}
 		})
 	}
@@ -49,6 +49,28 @@ func (w *world) readyOrOld(hello link.AgentHello) *tunneltest.AgentPeer {
 		return a
 	}
 	return w.readyAgent("agent", hello)
+}
+
+// The reader of an old agent's link may wait for one tunnel; a link that is lost
+// meanwhile is over all the same.
+func TestLostWhileTheReaderWaits(t *testing.T) {
+	bubble(t, all(), func(t *testing.T, w *world) {
+		a := w.connect("agent", oldAgent("a"))
+		_, stuck := w.open(a, 1)
+		_, other := w.open(a, 2)
+		stuck.block = make(chan struct{})
+		a.SendData(1, make([]byte, 1<<20)) // more than may wait
+		pass(time.Second)
+		w.net.Cut("agent", "server")
+		w.wantBackends()
+		if end := other.over(); end == nil || end.Reason != wire.ReasonLinkLost {
+			t.Errorf("end %v", end)
+		}
+		close(stuck.block)
+		if w.links.Links() != 0 {
+			t.Error("the link is still there")
+		}
+	})
 }
 
 // Whatever an agent sends, its other tunnels go on.
@@ -86,9 +108,8 @@ func TestNonsenseIsPassedOver(t *testing.T) {
 				a.SendRaw(message)
 			}
 			a.SendData(1, []byte("still here"))
-			synctest.Wait()
-			if string(c.data) != "still here" || c.end != nil {
-				t.Errorf("client got %q, end %v", c.data, c.end)
+			if c.got() != "still here" || c.over() != nil {
+				t.Errorf("client got %q, end %v", c.got(), c.over())
 			}
 			a.Skip(wire.CloseRequest) // for IDs that nobody knows
 			a.ExpectNothing()
@@ -116,8 +137,8 @@ func TestMalformedMessageEndsTheLink(t *testing.T) {
 			t.Errorf("ended with %v", err)
 		}
 		w.wantBackends()
-		if c.end == nil || c.end.Reason != wire.ReasonLinkLost {
-			t.Errorf("end %v", c.end)
+		if end := c.over(); end == nil || end.Reason != wire.ReasonLinkLost {
+			t.Errorf("end %v", end)
 		}
 	})
 }
@@ -129,9 +150,8 @@ func TestLargeMessages(t *testing.T) {
 		big := make([]byte, 5<<20)
 		a.SendRaw(append([]byte{0x08, 0x63, 0x7a, 0x80, 0x80, 0xc0, 0x02}, big...)) // an unknown type with an unknown field 15
 		a.SendData(1, []byte("still here"))
-		synctest.Wait()
-		if string(c.data) != "still here" {
-			t.Fatalf("client got %q", c.data)
+		if c.got() != "still here" {
+			t.Fatalf("client got %q", c.got())
 		}
 		a.SendRaw(make([]byte, maxMessage+1))
 		if err := a.ExpectEnd(); status.Code(err) != codes.ResourceExhausted {
@@ -157,8 +177,8 @@ func TestEndsOfALink(t *testing.T) {
 				a.ExpectDial("h:2")
 				tt.end(w, a)
 				w.wantBackends()
-				if c.end == nil || c.end.Reason != wire.ReasonLinkLost {
-					t.Errorf("tunnel's end: %v", c.end)
+				if end := c.over(); end == nil || end.Reason != wire.ReasonLinkLost {
+					t.Errorf("tunnel's end: %v", end)
 				}
 				<-pending.Done()
 				if waiting.failed == nil {
@@ -190,8 +210,8 @@ func TestFrozenAgentIsGivenUp(t *testing.T) {
 		pass(2 * time.Second)
 		w.wantBackends()
 		<-stuck
-		if c.end == nil || c.end.Reason != wire.ReasonLinkLost || w.links.Links() != 0 {
-			t.Errorf("end %v, %d links", c.end, w.links.Links())
+		if end := c.over(); end == nil || end.Reason != wire.ReasonLinkLost || w.links.Links() != 0 {
+			t.Errorf("end %v, %d links", end, w.links.Links())
 		}
 		if w.net.Open() != 1 { // the agent's side, which does not know
 			t.Errorf("%d connections are open", w.net.Open())

@@ -47,6 +47,11 @@ const (
 	maxStreams = 64
 )
 
+// lossGrace is for how long a link that is lost may still be read: what its agent
+// sent before has arrived, and belongs to the clients. Dials do not come to it any
+// more in that time.
+const lossGrace = 100 * time.Millisecond
+
 // handshakeTimeout bounds a connection's TLS and HTTP/2 handshakes together.
 const handshakeTimeout = 20 * time.Second
 
@@ -56,6 +61,7 @@ const handshakeTimeout = 20 * time.Second
 func ServerOptions(kp keepalive.ServerParameters, policy keepalive.EnforcementPolicy) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(link.Codec{}),
+		grpc.InTapHandle(link.Tap(lossGrace, nil)),
 		grpc.KeepaliveParams(kp),
 		grpc.KeepaliveEnforcementPolicy(policy),
 		grpc.StaticStreamWindowSize(receiveWindow),

@@ -78,8 +78,9 @@ func (s *Server) connect(stream grpc.ServerStream) error {
 	defer s.obs.StreamOpened(-1)
 	a, refusal := s.handshake(stream)
 	if refusal != nil {
-		return refusal
+		return refusal // its stream's context ends by itself
 	}
+	defer a.cancel()
 	written := make(chan struct{})
 	go a.write(written)
 	err := a.read()

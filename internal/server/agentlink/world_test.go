@@ -147,6 +147,7 @@ func (w *world) readyAgent(host string, hello link.AgentHello) *tunneltest.Agent
 
 // client is a frontend that only remembers.
 type client struct {
+	block  chan struct{} // if not nil, Write waits for it
 	mu     sync.Mutex
 	id     wire.ConnectionID
 	failed *wire.DialError
@@ -160,9 +161,30 @@ func (c *client) CloseWrite() error                      { return nil }
 func (c *client) Close(end relay.End)                    { c.set(func() { c.end = &end }) }
 func (c *client) Interrupt()                             {}
 func (c *client) Write(p wire.Payload) error {
+	if c.block != nil {
+		<-c.block
+	}
 	c.set(func() { c.data = append(c.data, p.Bytes()...) })
 	p.Free()
 	return nil
+}
+
+// over is how the tunnel has ended, nil if it has not, when all is quiet and what
+// was lost has been given up.
+func (c *client) over() *relay.End {
+	pass(lossGrace)
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.end
+}
+
+// got is what has come, when all is quiet.
+func (c *client) got() string {
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return string(c.data)
 }
 
 func (c *client) set(f func()) {

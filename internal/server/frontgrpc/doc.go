@@ -8,6 +8,6 @@
 // chunk that the client lost is sent again (firstbytes.go).
 //
 // A blocked RecvMsg or SendMsg is freed by cancelling the stream's context, which
-// Tap makes possible. A stream that is finished gets its status by the tunnel's
-// goroutine, which frees the reader in the same way.
+// link.Tap makes possible. A stream that is finished gets its status by the
+// tunnel's goroutine, which frees the reader in the same way.
 package frontgrpc

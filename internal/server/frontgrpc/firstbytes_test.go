@@ -185,6 +185,7 @@ func TestLargeFirstChunk(t *testing.T) {
 		a.SendData(1, []byte("more"))
 		c.ExpectData(1, []byte("banner"))
 		c.Close()
+		pass(lossGrace)
 		synctest.Wait()
 		if w.obs.streams() != 0 {
 			t.Error("the stream is still there")

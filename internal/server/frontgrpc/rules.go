@@ -1,6 +1,7 @@
 package frontgrpc
 
 import (
+	"context"
 	"errors"
 
 	"google.golang.org/grpc/codes"
@@ -62,13 +63,21 @@ func (s *session) dialRequest(p *wire.Packet) (bool, error) {
 		return true, nil
 	}
 	s.advance(dialRequested)
-	s.tun = s.srv.relay.Open(s.stream.Context(), relay.Request{
+	tun := s.srv.relay.Open(s.lost, relay.Request{
 		DialID:       p.DialID,
 		Protocol:     p.Protocol,
 		Address:      p.Address,
 		CanHalfClose: s.ext.Has(wire.ExtHalfClose),
 		Frontend:     Name,
 	}, s)
+	s.tun = tun
+	// The reader may be waiting for the endpoint when the client goes, or read no
+	// more after a close.
+	context.AfterFunc(s.stream.Context(), func() {
+		if s.now() != over {
+			tun.Abort(wire.ReasonAborted, "client's stream ended")
+		}
+	})
 	s.label()
 	return false, nil
 }

@@ -3,7 +3,6 @@ package frontgrpc
 import (
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -193,22 +192,4 @@ func TestSameIDs(t *testing.T) {
 			t.Errorf("answer %+v", k)
 		}
 	})
-}
-
-// A server without the tap would hang later; it says so at once instead.
-func TestTapIsNeeded(t *testing.T) {
-	if _, ok := cancelOf(t.Context()); ok {
-		t.Error("found a cancel function where none is")
-	}
-	ctx, err := Tap(nil)(t.Context(), nil)
-	cancel, ok := cancelOf(ctx)
-	if err != nil || !ok {
-		t.Fatal(err, ok)
-	}
-	cancel()
-	select {
-	case <-ctx.Done():
-	case <-time.After(10 * time.Second):
-		t.Error("the context is not cancelled")
-	}
 }

@@ -34,6 +34,10 @@ const (
 	maxHeaders  = 64 << 10
 )
 
+// lossGrace is for how long a stream that is lost may still be read: what a client
+// sent just before it went, a CLOSE_REQ for instance, has arrived and counts.
+const lossGrace = 50 * time.Millisecond
+
 // handshakeTimeout bounds a connection's TLS and HTTP/2 handshakes together.
 const handshakeTimeout = 20 * time.Second
 
@@ -86,7 +90,7 @@ func New(cfg Config, r *relay.Relay, obs Observer) *Server {
 func ServerOptions(kp keepalive.ServerParameters, policy keepalive.EnforcementPolicy, inner tap.ServerInHandle) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ForceServerCodecV2(link.Codec{}),
-		grpc.InTapHandle(Tap(inner)),
+		grpc.InTapHandle(link.Tap(lossGrace, inner)),
 		grpc.KeepaliveParams(kp),
 		grpc.KeepaliveEnforcementPolicy(policy),
 		grpc.StaticStreamWindowSize(streamWindow),
@@ -120,12 +124,12 @@ func (s *Server) proxy(stream grpc.ServerStream) error {
 	s.obs.StreamOpened(+1)
 	defer s.obs.StreamOpened(-1)
 	ctx := stream.Context()
-	cancel, ok := cancelOf(ctx)
+	real, cancel, ok := link.Tapped(ctx)
 	if !ok {
 		return status.Error(codes.Internal, "the frontend's tap is not installed")
 	}
 	defer cancel()
-	ss := &session{srv: s, stream: stream, cancel: cancel}
+	ss := &session{srv: s, stream: stream, lost: real, cancel: cancel}
 	md, _ := metadata.FromIncomingContext(ctx)
 	if offered := link.Offered(md); offered != 0 && s.cfg.Extensions != 0 {
 		ss.ext = link.Answer(s.cfg.Extensions&link.ClientExtensions, offered)

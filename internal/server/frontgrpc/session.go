@@ -18,6 +18,7 @@ type session struct {
 	// Fixed after construction.
 	srv    *Server
 	stream grpc.ServerStream
+	lost   context.Context    // ends when the stream is lost or finished
 	cancel context.CancelFunc // frees RecvMsg and SendMsg
 	ext    wire.Extensions    // negotiated
 
@@ -48,7 +49,7 @@ func (s *session) read() error {
 	defer s.settle()
 	for {
 		if err := s.stream.RecvMsg(&s.in); err != nil {
-			return s.lost(err)
+			return s.ended(err)
 		}
 		s.srv.obs.Received(s.in.Type)
 		if done, err := s.apply(&s.in); done {
@@ -57,10 +58,10 @@ func (s *session) read() error {
 	}
 }
 
-// lost reacts to the end of the client's packets. Without a CLOSE_REQ before it
+// ended reacts to the end of the client's packets. Without a CLOSE_REQ before it
 // even an orderly end of the stream (END_STREAM) is a loss: nobody is there to
 // read an answer. COMPAT 1.7.
-func (s *session) lost(err error) error {
+func (s *session) ended(err error) error {
 	if s.now() == over {
 		return nil // the tunnel's goroutine has ended the stream
 	}
@@ -75,16 +76,9 @@ func (s *session) lost(err error) error {
 }
 
 // settle waits until the tunnel no longer uses the stream, and drops what is left.
-// A client that is lost only after its CLOSE_REQ takes nothing back; the tunnel
-// needs to know that nobody reads any more.
 func (s *session) settle() {
 	if s.tun != nil {
-		select {
-		case <-s.tun.Detached():
-		case <-s.stream.Context().Done():
-			s.tun.Abort(wire.ReasonAborted, "client's stream ended")
-			<-s.tun.Detached()
-		}
+		<-s.tun.Detached()
 	}
 	s.in.Payload = wire.Payload{}
 	s.mu.Lock()
