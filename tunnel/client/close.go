@@ -74,7 +74,7 @@ func (c *Conn) closeDue() {
 // bytes may be missing, or ctx's error if that ended first, while the close goes
 // on in the background. It may be called after Close.
 func (c *Conn) CloseContext(ctx context.Context) error {
-	c.Close()
+	_ = c.Close() // always nil
 	select {
 	case <-c.done:
 	case <-ctx.Done():

@@ -304,3 +304,29 @@ func TestReadDeadline(t *testing.T) {
 		}
 	})
 }
+
+// Packets without the payload that their type asks for, of every type that a
+// server may send.
+func TestMismatchedPackets(t *testing.T) {
+	for _, typ := range []byte{1, 3, 4, 5, 65} {
+		newServer(t, func(s *stage) {
+			c, peer := s.connected()
+			peer.SendRaw([]byte{0x08, typ})
+			s.ended(peer)
+			s.abnormal(s.readAll(c, ""), wire.ReasonProtocolError)
+		})
+	}
+}
+
+func TestDialClosedWhenItIsLongOpen(t *testing.T) {
+	variants(t, func(s *stage) {
+		c, peer := s.connected()
+		peer.Send(data("x"), wire.Packet{Type: wire.DialClose, DialID: c.dialID})
+		err := s.readAll(c, "x")
+		s.abnormal(err, wire.ReasonOther)
+		if !errors.Is(err, ErrDialClosed) || !strings.Contains(err.Error(), "abnormally") {
+			s.Errorf("got %v", err)
+		}
+		s.ended(peer)
+	})
+}

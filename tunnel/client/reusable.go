@@ -80,7 +80,7 @@ func (t *Reusable) dial(ctx context.Context, network, address string) (*Conn, *w
 func (t *Reusable) open(ctx context.Context, address string) (*Conn, *wire.DialError) {
 	ctx, cancelOpen := context.WithCancel(ctx)
 	defer cancelOpen()
-	defer context.AfterFunc(t.ctx, cancelOpen)()
+	defer context.AfterFunc(t.ctx, cancelOpen)() //nolint:contextcheck // two contexts end it
 	stream, cancel, err := openStream(ctx, t.cc, t.opts, address)
 	if t.ctx.Err() != nil && err != nil {
 		return nil, t.closedError(address)

@@ -46,11 +46,6 @@ type sender struct {
 	closeSend bool // the end of our side of the stream
 }
 
-// idle reports whether there is nothing to send.
-func (s *sender) idle() bool {
-	return s.queue.bytes == 0 && s.dialReq == "" && !s.halfClose && !s.closeReq && !s.dialClose && !s.closeSend
-}
-
 // untaken reports whether gRPC has not taken all that was written.
 func (s *sender) untaken() bool { return s.queue.bytes > 0 || s.inData }
 
