@@ -11,7 +11,6 @@ import (
 	"math/big"
 	"net"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -354,7 +353,7 @@ func rest(conn net.Conn) (string, error) {
 // eventually waits for a condition that other goroutines make true.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for limit := time.Now().Add(hangLimit); !ok(); runtime.Gosched() {
+	for limit := time.Now().Add(hangLimit); !ok(); <-time.After(time.Millisecond) {
 		if time.Now().After(limit) {
 			t.Fatalf("never: %s", what)
 		}
