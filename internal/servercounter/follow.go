@@ -104,7 +104,7 @@ func (f *follower) follow() {
 		return
 	}
 	f.points = watchPoints(f.cfg.Path)
-	var wanted []string
+	wanted := make([]string, 0, len(f.points))
 	for _, p := range f.points {
 		if dir := filepath.Dir(p); !slices.Contains(wanted, dir) {
 			wanted = append(wanted, dir)

@@ -66,8 +66,8 @@ func (r *Router[B]) Explain(address string) Explanation[B] {
 	host := wire.CanonicalHost(address)
 	x := Explanation[B]{Address: address, Host: host, Serving: -1}
 	named := map[B]bool{}
-	var rest []*entry[B]
 	r.mu.RLock()
+	rest := make([]*entry[B], 0, len(r.entries))
 	for i, m := range r.managers {
 		view := ManagerView[B]{Count: Count{r.strategies[i], m.keys(), r.backends[i]}}
 		for s, c := m.next(host, start); s != nil; s, c = m.next(host, c) {

@@ -72,7 +72,7 @@ func named(name string) (Strategy, bool) {
 }
 
 func validNames() string {
-	var names []string
+	names := make([]string, 0, 4)
 	for _, s := range Strategies() {
 		names = append(names, s.String())
 	}
