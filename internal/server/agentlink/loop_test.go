@@ -237,6 +237,7 @@ func TestFrozenOldAgentIsGivenUp(t *testing.T) {
 func TestIdleLinksStayForHours(t *testing.T) {
 	bubble(t, all(), func(t *testing.T, w *world) {
 		old := w.connect("old", oldAgent("a"))
+		w.wantBackends("a//")
 		fresh := w.readyAgent("new", newAgent("b", "i", "0"))
 		pass(6 * time.Hour)
 		w.wantBackends("a//", "b/i/0")

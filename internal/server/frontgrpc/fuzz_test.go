@@ -1,16 +1,11 @@
 package frontgrpc
 
 import (
-	"context"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-
-	"github.com/culvert-proxy/culvert/tunnel/link"
 	"github.com/culvert-proxy/culvert/tunnel/tunneltest"
 	"github.com/culvert-proxy/culvert/tunnel/wire"
 )
@@ -38,18 +33,8 @@ func FuzzAnyPackets(f *testing.F) {
 // IDs, one for a pause.
 func play(t *testing.T, w *world, script []byte) {
 	a := w.newAgent()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	conn, err := grpc.NewClient("passthrough:///front", grpc.WithContextDialer(w.net.Dialer("client")),
-		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(link.Codec{})))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	c, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, tunneltest.ProxyMethod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, end := w.stream("client", "front", tunneltest.ProxyMethod, nil)
+	defer end()
 	go func() {
 		for c.RecvMsg(&wire.Packet{}) == nil {
 		}
@@ -85,7 +70,8 @@ func play(t *testing.T, w *world, script []byte) {
 		}
 	}
 	synctest.Wait()
-	cancel()
+	end()
+	pass(lossGrace)
 	synctest.Wait()
 	if w.obs.streams() != 0 || w.relay.Pending() != 0 {
 		t.Errorf("%d streams and %d dials outlive their client", w.obs.streams(), w.relay.Pending())

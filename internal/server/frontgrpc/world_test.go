@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/tap"
 	"k8s.io/klog/v2"
 
@@ -113,6 +115,23 @@ func (w *world) newAgent() *tunneltest.AgentPeer {
 func (w *world) client(ext wire.Extensions) *tunneltest.ClientPeer {
 	w.t.Helper()
 	return tunneltest.Proxy(w.t, w.net.Dialer("client"), "front", ext)
+}
+
+// stream is a bare stream, for tests that do not follow a script. end ends it
+// abruptly.
+func (w *world) stream(host, listener, method string, md metadata.MD) (s grpc.ClientStream, end func()) {
+	w.t.Helper()
+	conn, err := grpc.NewClient("passthrough:///"+listener, grpc.WithContextDialer(w.net.Dialer(host)),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(link.Codec{})))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(metadata.NewOutgoingContext(context.Background(), md))
+	s, err = conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
+	if err != nil {
+		w.t.Error(err)
+	}
+	return s, func() { cancel(); conn.Close() }
 }
 
 func dial(id wire.DialID) wire.Packet {
