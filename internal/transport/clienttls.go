@@ -85,15 +85,12 @@ func (c *ClientTLS) Config() *tls.Config { return c.state.get().Clone() }
 
 // Credentials are for a gRPC client. A stream's AuthInfo is a TLSAuthInfo.
 func (c *ClientTLS) Credentials() credentials.TransportCredentials {
-	return clientCredentials{tls: c, name: c.cfg.ServerName}
+	return clientCredentials{c}
 }
 
 // clientCredentials is a value: OverrideServerName is not supported, and
 // nothing else changes.
-type clientCredentials struct {
-	tls  *ClientTLS
-	name string
-}
+type clientCredentials struct{ tls *ClientTLS }
 
 // ClientHandshake implements credentials.TransportCredentials.
 func (c clientCredentials) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
@@ -118,9 +115,10 @@ func (c clientCredentials) ServerHandshake(net.Conn) (net.Conn, credentials.Auth
 	return nil, nil, errors.New("these are the credentials of a client")
 }
 
-// Info names the server: gRPC makes it the :authority of every call.
+// Info does not name the server; what gRPC sends as :authority is the dialler's
+// to say (grpc.WithAuthority).
 func (c clientCredentials) Info() credentials.ProtocolInfo {
-	return credentials.ProtocolInfo{SecurityProtocol: "tls", ServerName: c.name}
+	return credentials.ProtocolInfo{SecurityProtocol: "tls"}
 }
 
 func (c clientCredentials) Clone() credentials.TransportCredentials { return c }

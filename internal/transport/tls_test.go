@@ -155,12 +155,16 @@ func TestServerTLSReloadsItsCertificate(t *testing.T) {
 
 	// A certificate that does not fit the key must not be used, nor one that is gone.
 	replace(t, p.server.Cert, read(t, p.client.Cert))
-	if serial() != first || serial() != first {
-		t.Error("a certificate without its key came into use")
+	for range 2 {
+		if serial() != first {
+			t.Error("a certificate without its key came into use")
+		}
 	}
 	os.Remove(p.server.Cert)
-	if serial() != first || serial() != first {
-		t.Error("the last good certificate was given up")
+	for range 2 {
+		if serial() != first {
+			t.Error("the last good certificate was given up")
+		}
 	}
 	if len(reports) != 2 || reports[0] == nil || !strings.Contains(reports[1].Error(), p.server.Cert) {
 		t.Errorf("reports %v, want each failure once", reports)

@@ -27,14 +27,14 @@ func Tap(grace time.Duration, inner tap.ServerInHandle) tap.ServerInHandle {
 		}
 		longer, end := context.WithCancel(context.WithoutCancel(ctx))
 		stop := context.AfterFunc(ctx, func() { time.AfterFunc(grace, end) })
-		t := &tapped{real: ctx, cancel: func() { stop(); end() }}
+		t := &tapped{stream: ctx, cancel: func() { stop(); end() }}
 		return context.WithValue(longer, tappedKey{}, t), nil
 	}
 }
 
 // tapped is what Tap leaves in a stream's context.
 type tapped struct {
-	real   context.Context // gRPC's own
+	stream context.Context // gRPC's own
 	cancel context.CancelFunc
 }
 
@@ -44,10 +44,10 @@ type tappedKey struct{}
 // context, which ends when the stream is lost, and a function that frees RecvMsg
 // and SendMsg at once, which the handler calls at its end at the latest. false
 // means that the server has no Tap.
-func Tapped(ctx context.Context) (real context.Context, cancel context.CancelFunc, ok bool) {
+func Tapped(ctx context.Context) (stream context.Context, cancel context.CancelFunc, ok bool) {
 	t, ok := ctx.Value(tappedKey{}).(*tapped)
 	if !ok {
 		return ctx, func() {}, false
 	}
-	return t.real, t.cancel, true
+	return t.stream, t.cancel, true
 }

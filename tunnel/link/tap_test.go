@@ -58,15 +58,15 @@ func TestTapLetsTheRestBeRead(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		real, _, ok := link.Tapped(s.Context())
-		if !ok || real.Err() != nil {
+		lost, _, ok := link.Tapped(s.Context())
+		if !ok || lost.Err() != nil {
 			t.Fatal("the stream is not tapped, or lost already")
 		}
-		lost := time.Now()
+		cut := time.Now()
 		n.Cut("client", "server")
-		<-real.Done()
-		if s.Context().Err() != nil || time.Since(lost) != 0 {
-			t.Errorf("the stream's context ended with the connection, or %v late", time.Since(lost))
+		<-lost.Done()
+		if s.Context().Err() != nil || time.Since(cut) != 0 {
+			t.Errorf("the stream's context ended with the connection, or %v late", time.Since(cut))
 		}
 		<-time.After(grace / 2) // a reader that is busy
 		var p wire.Packet
@@ -75,8 +75,8 @@ func TestTapLetsTheRestBeRead(t *testing.T) {
 				t.Fatalf("packet %d: %v, %v", i, p, err)
 			}
 		}
-		if err := s.RecvMsg(&p); status.Code(err) != codes.Canceled || time.Since(lost) != grace {
-			t.Errorf("%v after %v", err, time.Since(lost))
+		if err := s.RecvMsg(&p); status.Code(err) != codes.Canceled || time.Since(cut) != grace {
+			t.Errorf("%v after %v", err, time.Since(cut))
 		}
 	})
 }

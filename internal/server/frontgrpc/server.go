@@ -124,12 +124,12 @@ func (s *Server) proxy(stream grpc.ServerStream) error {
 	s.obs.StreamOpened(+1)
 	defer s.obs.StreamOpened(-1)
 	ctx := stream.Context()
-	real, cancel, ok := link.Tapped(ctx)
+	lost, cancel, ok := link.Tapped(ctx)
 	if !ok {
 		return status.Error(codes.Internal, "the frontend's tap is not installed")
 	}
 	defer cancel()
-	ss := &session{srv: s, stream: stream, lost: real, cancel: cancel}
+	ss := &session{srv: s, stream: stream, lost: lost, cancel: cancel}
 	md, _ := metadata.FromIncomingContext(ctx)
 	if offered := link.Offered(md); offered != 0 && s.cfg.Extensions != 0 {
 		ss.ext = link.Answer(s.cfg.Extensions&link.ClientExtensions, offered)

@@ -2,6 +2,7 @@ package frontgrpc
 
 import (
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"sync"
@@ -164,7 +165,7 @@ func (w *world) open(c *tunneltest.ClientPeer, a *tunneltest.AgentPeer, id wire.
 // wantEOF checks that the stream ends with status OK.
 func wantEOF(t *testing.T, p interface{ ExpectEnd() error }) {
 	t.Helper()
-	if err := p.ExpectEnd(); err != io.EOF {
+	if err := p.ExpectEnd(); !errors.Is(err, io.EOF) {
 		t.Errorf("stream ended with %v, want status OK", err)
 	}
 }
