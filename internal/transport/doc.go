@@ -2,7 +2,7 @@
 // binaries. It imports nothing of ours.
 //
 // Listeners: a Unix socket that is never more open than 0770 and is removed only
-// while it is still this listener's (UnixListener), and TCP with the options
+// while it is still this listener's (ListenUnix), and TCP with the options
 // that a proxy needs (ListenTCP). Both hand out the kernel's own connection
 // types, because gRPC sets socket options only on those.
 //

@@ -42,15 +42,15 @@ func (o TCPOptions) notSentLimit() int {
 	return o.NotSentLimit
 }
 
-// TCPListener accepts connections that have its TCPOptions.
-type TCPListener struct {
+// tcpListener accepts connections that have its TCPOptions.
+type tcpListener struct {
 	*net.TCPListener
 	notSentLimit int
 }
 
 // ListenTCP listens on address, host:port; an empty host means all addresses of
-// both families.
-func ListenTCP(ctx context.Context, address string, o TCPOptions) (*TCPListener, error) {
+// both families. Accept returns a *net.TCPConn.
+func ListenTCP(ctx context.Context, address string, o TCPOptions) (net.Listener, error) {
 	lc := net.ListenConfig{KeepAliveConfig: o.keepAlive()}
 	l, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
@@ -61,11 +61,11 @@ func ListenTCP(ctx context.Context, address string, o TCPOptions) (*TCPListener,
 		_ = l.Close()
 		return nil, fmt.Errorf("listen on TCP %q: unexpected listener %T", address, l)
 	}
-	return &TCPListener{TCPListener: tl, notSentLimit: o.notSentLimit()}, nil
+	return &tcpListener{TCPListener: tl, notSentLimit: o.notSentLimit()}, nil
 }
 
 // Accept returns the next connection, a *net.TCPConn.
-func (l *TCPListener) Accept() (net.Conn, error) {
+func (l *tcpListener) Accept() (net.Conn, error) {
 	c, err := l.AcceptTCP()
 	if err != nil {
 		return nil, err

@@ -14,10 +14,10 @@ import (
 // UnixMode is the mode of a socket file: its owner and group may connect.
 const UnixMode fs.FileMode = 0o770
 
-// UnixListener listens on a Unix socket and removes the socket's file on Close
+// unixListener listens on a Unix socket and removes the socket's file on Close
 // if the path still leads to it: a successor may have taken the path over, and
 // both may live for a while. Safe for concurrent use.
-type UnixListener struct {
+type unixListener struct {
 	// Fixed after construction.
 	*net.UnixListener
 	path string
@@ -32,7 +32,10 @@ type UnixListener struct {
 // shows as the failure to listen. The socket's mode is UnixMode from the moment
 // it exists, whatever the process's umask, which is not touched: it belongs to
 // every goroutine at once.
-func ListenUnix(ctx context.Context, path string, removeExisting bool) (*UnixListener, error) {
+//
+// Close removes the socket's file if the path still leads to it. Accept returns
+// a *net.UnixConn.
+func ListenUnix(ctx context.Context, path string, removeExisting bool) (net.Listener, error) {
 	var removeErr error
 	if removeExisting {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -50,7 +53,7 @@ func ListenUnix(ctx context.Context, path string, removeExisting bool) (*UnixLis
 		return nil, fmt.Errorf("listen on Unix socket %q: unexpected listener %T", path, l)
 	}
 	ul.SetUnlinkOnClose(false)
-	u := &UnixListener{UnixListener: ul, path: path}
+	u := &unixListener{UnixListener: ul, path: path}
 	// The umask may have taken bits away; it cannot have added any.
 	if err = os.Chmod(path, UnixMode); err == nil {
 		u.file, err = os.Lstat(path)
@@ -74,7 +77,7 @@ func limitMode(_, _ string, c syscall.RawConn) error {
 
 // Close removes the socket's file if it is still ours and stops listening.
 // Connections that were accepted stay. Further calls return the same error.
-func (u *UnixListener) Close() error {
+func (u *unixListener) Close() error {
 	u.once.Do(func() {
 		// While the socket is open its inode cannot be given to another file.
 		if now, err := os.Lstat(u.path); err == nil && u.file != nil && os.SameFile(now, u.file) {
