@@ -1,0 +1,87 @@
+package agent
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/culvert-proxy/culvert/internal/agent/endpoint"
+)
+
+// shownConnections bounds the list on the page for people.
+const shownConnections = 200
+
+// Status is what the agent is connected to, for /statusz.
+type Status struct {
+	AgentID     string
+	Instance    string
+	Identifiers string
+	Now         time.Time
+	Since       time.Time
+	Draining    bool
+	Servers     string // how many links there should be, in words
+	Links       []LinkStatus
+	Connections []endpoint.Info
+}
+
+// LinkStatus describes one link.
+type LinkStatus struct {
+	ServerID     string
+	Address      string
+	Since        time.Time
+	ServerCount  int
+	Extensions   string
+	RoundTrip    time.Duration
+	LastReceived time.Time
+}
+
+func (a *Agent) status() Status {
+	return Status{
+		AgentID:     a.cfg.AgentID,
+		Instance:    a.instance,
+		Identifiers: a.cfg.Identifiers,
+		Now:         time.Now(),
+		Since:       a.started,
+		Draining:    a.draining.Load(),
+		Servers:     a.links.words(),
+		Links:       a.links.statuses(),
+		Connections: a.endpoints.Connections(),
+	}
+}
+
+// String is the page for people.
+func (s Status) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "proxy-agent %s, instance %s, up %s\nidentifiers: %s\nservers: %s\n", s.AgentID, s.Instance, age(s.Now, s.Since), cmp.Or(s.Identifiers, "none"), s.Servers)
+	if s.Draining {
+		b.WriteString("DRAINING\n")
+	}
+	fmt.Fprintf(&b, "\nlinks: %d\n", len(s.Links))
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "  server\taddress\tup\tsays it is one of\tround trip\theard\textensions")
+	for _, l := range s.Links {
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%d\t%s\t%s ago\t%s\n", l.ServerID, l.Address, age(s.Now, l.Since), l.ServerCount,
+			l.RoundTrip.Round(time.Microsecond), age(s.Now, l.LastReceived), cmp.Or(l.Extensions, "none (old server)"))
+	}
+	w.Flush() //nolint:errcheck // a strings.Builder takes everything
+	fmt.Fprintf(&b, "\nconnections: %d\n", len(s.Connections))
+	w = tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "  endpoint\tconnected to\tup\tstate\tbytes up\tbytes down\tqueued up\tqueued down\twindow")
+	for _, c := range s.Connections[:min(len(s.Connections), shownConnections)] {
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\n", c.Address, c.Remote, age(s.Now, c.Since), c.State, c.Up, c.Down, c.UpQueued, c.DownQueued, c.Window)
+	}
+	w.Flush() //nolint:errcheck // a strings.Builder takes everything
+	if rest := len(s.Connections) - shownConnections; rest > 0 {
+		fmt.Fprintf(&b, "  and %d more (?format=json lists all)\n", rest)
+	}
+	return b.String()
+}
+
+func age(now, then time.Time) string {
+	if then.IsZero() {
+		return "-"
+	}
+	return now.Sub(then).Round(time.Second).String()
+}
