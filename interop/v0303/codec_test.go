@@ -1,0 +1,12 @@
+package v0303
+
+import (
+	"testing"
+
+	"github.com/culvert-proxy/culvert/interop/suite"
+)
+
+func TestVersion(t *testing.T)           { suite.Version(t, "v0.30.3") }
+func TestCodecGolden(t *testing.T)       { suite.CodecGolden(t) }
+func TestCodecDifferential(t *testing.T) { suite.CodecDifferential(t) }
+func FuzzCodec(f *testing.F)             { suite.CodecFuzz(f) }
