@@ -126,6 +126,21 @@ func TestCloseTimeout(t *testing.T) {
 	})
 }
 
+// The time runs from the hang-up on, not anew from the close.
+func TestCloseTimeoutRunsFromTheHangUp(t *testing.T) {
+	inWorld(t, Config{}, func(w *world) {
+		a := w.attach(newAgent)
+		tun, _ := w.established(a, 1, 1<<10)
+		<-w.write(tun, kib(100), nil)
+		tun.HangUp()
+		w.wait(4 * time.Second)
+		tun.Close()
+		w.within(tun.Done(), 5*time.Second, 6*time.Second+time.Millisecond)
+		a.take(wire.CloseRequest)
+		w.closed(a, 1, 0)
+	})
+}
+
 // One that had taken nothing for a while already: within a second.
 func TestCloseOfAStuckTunnel(t *testing.T) {
 	for name, end := range map[string]func(tun *Tunnel){
@@ -312,17 +327,21 @@ func TestClientVanishesAfterItsClose(t *testing.T) {
 // Abort frees everything at once: queued data on both sides, a blocked writer, a
 // blocked frontend.
 func TestAbort(t *testing.T) {
-	for _, ext := range []wire.Extensions{0, newAgent} {
+	for _, ext := range []wire.Extensions{0, newAgent, newAgent &^ wire.ExtCredit} {
 		inWorld(t, Config{}, func(w *world) {
 			a := w.attach(ext)
 			tun, c := w.established(a, 1, 1<<10)
+			reason := wire.ReasonAborted
+			if ext == newAgent {
+				reason = wire.ReasonCanceled // the same, to the agent
+			}
 			c.gate(true)
 			a.stall(true)
 			w.data(a, 1, kib(30))
 			w.data(a, 1, kib(30))
 			written := w.write(tun, kib(500), nil)
 			synctest.Wait()
-			tun.Abort(wire.ReasonAborted, "reset")
+			tun.Abort(reason, "reset")
 			synctest.Wait() // no time passes
 			w.over(tun)
 			<-written
@@ -330,7 +349,7 @@ func TestAbort(t *testing.T) {
 			if pk.Reason == wire.ReasonAborted != ext.Has(wire.ExtReason) {
 				t.Errorf("CLOSE_REQ %+v", pk)
 			}
-			if end := c.told(); end == nil || end.Reason != wire.ReasonAborted || !c.wasInterrupted() {
+			if end := c.told(); end == nil || end.Reason != reason || !c.wasInterrupted() {
 				t.Errorf("the client was told %+v", end)
 			}
 			w.data(a, 1, "still on its way")

@@ -23,8 +23,9 @@ type attempt struct {
 
 // outcome is what an attempt came to.
 type outcome struct {
-	err   *wire.DialError // nil: the tunnel is established
-	retry bool            // another backend may do better
+	err      *wire.DialError // nil: the tunnel is established
+	retry    bool            // another backend may do better
+	unwanted bool            // the agent dialled, but the tunnel is over already
 }
 
 // runDial asks backends until one has dialled (nil), or the dial has failed. stop
@@ -59,6 +60,9 @@ func (t *Tunnel) runDial(ctx context.Context, stop <-chan struct{}) *wire.DialEr
 		if givenUp || out.err == nil {
 			return out.err
 		}
+		if out.unwanted {
+			return t.givenUp()
+		}
 		failure = out.err
 		final := !out.retry || attempts == cfg.DialAttempts || !time.Now().Before(deadline)
 		t.relay.obs.DialAttempt(AttemptFailure{Request: t.req, Peer: peer, Err: failure, Final: final})
@@ -91,7 +95,7 @@ func (t *Tunnel) await(ctx context.Context, stop <-chan struct{}, a *attempt, de
 			a.peer.suspect.Store(true)
 		}
 		err := errors.New("timed out waiting for backend dial")
-		return outcome{&wire.DialError{Reason: wire.ReasonBackendTimeout, Err: err}, true}, false
+		return outcome{err: &wire.DialError{Reason: wire.ReasonBackendTimeout, Err: err}, retry: true}, false
 	case <-ctx.Done():
 		t.apply(evClientLost, End{wire.ReasonCanceled, "the client gave the dial up"})
 	case <-stop:
@@ -144,5 +148,5 @@ func refusalOf(pk *wire.Packet, ext wire.Extensions) outcome {
 	case text == "":
 		text = reason.String()
 	}
-	return outcome{&wire.DialError{Reason: reason, Err: errors.New(text)}, retryable(reason)}
+	return outcome{err: &wire.DialError{Reason: reason, Err: errors.New(text)}, retry: retryable(reason)}
 }

@@ -328,6 +328,26 @@ func TestClientLeavesDuringTheDial(t *testing.T) {
 	}
 }
 
+// The answer and the client's farewell cross: whoever comes first, the agent's
+// connection is closed and the client has its one answer.
+func TestAnswerForATunnelThatIsOver(t *testing.T) {
+	inWorld(t, Config{}, func(w *world) {
+		a := w.attach(newAgent)
+		w.attach(newAgent) // nobody else is asked
+		tun, c := w.open()
+		pk := a.take(wire.DialRequest)
+		tun.mu.Lock() // as Shutdown leaves it, a moment before the goroutine notices
+		tun.state, tun.end = over, End{Reason: wire.ReasonShutdown}
+		tun.mu.Unlock()
+		a.packet(wire.Packet{Type: wire.DialResponse, DialID: pk.DialID, ConnectionID: 1})
+		if pk := a.take(wire.CloseRequest); pk.ConnectionID != 1 {
+			t.Errorf("CLOSE_REQ %+v", pk)
+		}
+		wantFailed(t, tun, c, wire.ReasonShutdown, "")
+		w.closed(a, 1, 0)
+	})
+}
+
 func TestLateFailureIsOnlyCounted(t *testing.T) {
 	inWorld(t, Config{}, func(w *world) {
 		a := w.attach(0)

@@ -121,11 +121,11 @@ func (t *Tunnel) enterFrontend() bool {
 func (t *Tunnel) leaveFrontend(err error, n int64) bool {
 	t.mu.Lock()
 	t.writing = false
-	discards := t.state.discards() // then all was granted already
+	discards := t.state.discards()
 	grant := int64(0)
-	if err == nil && !discards && n > 0 {
+	if err == nil && n > 0 {
 		t.bytesDown.Add(n)
-		grant = t.consume(n)
+		grant = t.consume(n) // nothing, if all was granted when it was thrown away
 	}
 	t.mu.Unlock()
 	t.grant(grant)

@@ -179,7 +179,7 @@ func TestEndpointClosesAndTheRestIsDelivered(t *testing.T) {
 				c.gate(false)
 				w.over(tun)
 				equal(t, "data", c.data(), kib(64)+kib(64))
-				if c.told().Reason != reason || c.wasInterrupted() {
+				if len(c.events) != 2 || c.told().Reason != reason || c.wasInterrupted() {
 					t.Errorf("the client was told %+v, interrupted %v", c.told(), c.wasInterrupted())
 				}
 				a.nothing() // it has forgotten the connection

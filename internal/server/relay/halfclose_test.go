@@ -62,6 +62,23 @@ func TestEndpointHalfCloses(t *testing.T) {
 	}
 }
 
+// A client that has half-closed and then closes still has what comes down until
+// the agent has answered.
+func TestCloseAfterAHalfClose(t *testing.T) {
+	inWorld(t, Config{}, func(w *world) {
+		a := w.attach(newAgent)
+		tun, c := w.established(a, 1, 1<<20)
+		tun.CloseWrite()
+		tun.Close()
+		a.take(wire.HalfClose)
+		a.take(wire.CloseRequest)
+		w.data(a, 1, "on its way")
+		w.closed(a, 1, 0)
+		w.over(tun)
+		equal(t, "data", c.data(), "on its way")
+	})
+}
+
 // The end marker waits behind the data for a slow client.
 func TestHalfCloseBehindData(t *testing.T) {
 	inWorld(t, Config{}, func(w *world) {

@@ -189,7 +189,7 @@ func (p *Peer) Lost(err error) {
 	failure := &wire.DialError{Reason: wire.ReasonBackendLost, Err: fmt.Errorf("the agent's link was lost during the dial: %w", err)}
 	for _, a := range dials {
 		a.release()
-		a.outcome <- outcome{failure, true}
+		a.outcome <- outcome{err: failure, retry: true}
 	}
 	for _, t := range tunnels {
 		t.apply(evLinkLost, End{wire.ReasonLinkLost, "the agent's link was lost: " + err.Error()})

@@ -23,21 +23,19 @@ func (p *Peer) DialResponse(pk wire.Packet) {
 	}
 	p.take(a)
 	var out outcome
-	refused := false
 	switch {
 	case pk.Error != "" || pk.Reason != wire.ReasonNone && p.ext.Has(wire.ExtReason):
 		out = refusalOf(&pk, p.ext)
 	case pk.ConnectionID <= 0 || p.known(pk.ConnectionID):
 		// Closing it would close whatever has the ID already.
 		err := errors.New("the agent answered with a connection ID that is not usable")
-		out = outcome{&wire.DialError{Reason: wire.ReasonProtocolError, Err: err}, true}
+		out = outcome{err: &wire.DialError{Reason: wire.ReasonProtocolError, Err: err}, retry: true}
 	case p.register(a, &pk):
 	default:
-		refused = true // its goroutine knows why; the outcome only ends its wait
-		out = outcome{err: &wire.DialError{Reason: wire.ReasonCanceled}}
+		out = outcome{err: &wire.DialError{Reason: wire.ReasonCanceled}, unwanted: true}
 	}
 	p.mu.Unlock()
-	if refused {
+	if out.unwanted {
 		p.disown(pk.ConnectionID)
 	}
 	if out.err != nil {
@@ -155,5 +153,6 @@ func (p *Peer) DialClosed(pk wire.Packet) {
 		return
 	}
 	a.release()
-	a.outcome <- outcome{&wire.DialError{Reason: wire.ReasonBackendLost, Err: errors.New("dial closed by the agent")}, true}
+	failure := &wire.DialError{Reason: wire.ReasonBackendLost, Err: errors.New("dial closed by the agent")}
+	a.outcome <- outcome{err: failure, retry: true}
 }

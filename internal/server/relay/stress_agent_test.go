@@ -61,8 +61,8 @@ func (s *stress) dialled(a *fakeAgent, rng *rand.Rand, pk wire.Packet, id wire.C
 
 // consume grants credit for what has arrived, until the connection is over.
 func (s *stress) consume(c *stressConn, granted int64) {
-	for range 10000 {
-		timer := time.NewTimer(7 * time.Millisecond)
+	for range 3000 {
+		timer := time.NewTimer(50 * time.Millisecond)
 		<-timer.C
 		c.mu.Lock()
 		quit := c.quit

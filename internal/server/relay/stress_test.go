@@ -16,7 +16,7 @@ import (
 // do, at random times, and checks that no byte is lost, changed or delivered to
 // the wrong one, and that nothing is left behind.
 func TestRandomInterleavings(t *testing.T) {
-	seeds := 30
+	seeds := 20
 	if testing.Short() {
 		seeds = 5
 	}
