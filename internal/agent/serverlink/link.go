@@ -134,9 +134,23 @@ const readerGrace = 200 * time.Millisecond
 func (l *Link) watch(ev Events) {
 	pprof.SetGoroutineLabels(l.labels)
 	defer close(l.watched)
-	if l.cc.WaitForStateChange(l.stream.Context(), connectivity.Ready) && l.link.Err() == nil {
-		l.drained(ev)
+	ctx := l.stream.Context()
+	// A stream may begin a moment before its connection is said to be READY.
+	for l.cc.GetState() == connectivity.Connecting {
+		if !l.cc.WaitForStateChange(ctx, connectivity.Connecting) {
+			return
+		}
+	}
+	if !l.cc.WaitForStateChange(ctx, connectivity.Ready) || l.link.Err() != nil {
+		return
+	}
+	l.drained(ev)
+	streamsEnd := time.NewTimer(readerGrace) // a lost connection's streams end a moment later
+	defer streamsEnd.Stop()
+	select {
+	case <-streamsEnd.C:
 		l.Drain()
+	case <-ctx.Done():
 	}
 }
 

@@ -43,15 +43,34 @@ func (c *Connector) dial(ctx context.Context, t Target) (net.Conn, error) {
 		return nil, fmt.Errorf("proxy %s: %w", proxy.Host, err)
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Now()) })
-	err = tunnelThrough(conn, proxy.User, t.Address)
+	ahead, err := tunnelThrough(conn, proxy.User, t.Address)
 	if !stop() {
 		err = errors.Join(ctx.Err(), err)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		_ = conn.Close()
 		return nil, fmt.Errorf("proxy %s: %w", proxy.Host, err)
+	case len(ahead) > 0:
+		return &aheadConn{Conn: conn, ahead: ahead}, nil
 	}
 	return conn, nil
+}
+
+// aheadConn is a connection of which some bytes were read already.
+type aheadConn struct {
+	net.Conn
+	ahead []byte // owned by the reader
+}
+
+// Read implements net.Conn.
+func (c *aheadConn) Read(b []byte) (int, error) {
+	if len(c.ahead) == 0 {
+		return c.Conn.Read(b)
+	}
+	n := copy(b, c.ahead)
+	c.ahead = c.ahead[n:]
+	return n, nil
 }
 
 // dialProxy connects to the proxy itself.
@@ -81,9 +100,9 @@ func withPort(u *url.URL, port string) string {
 	return net.JoinHostPort(u.Hostname(), port)
 }
 
-// tunnelThrough asks a proxy to connect to address. The caller sees to it that
-// this ends.
-func tunnelThrough(conn net.Conn, user *url.Userinfo, address string) error {
+// tunnelThrough asks a proxy to connect to address, and returns what came behind
+// its answer. The caller sees to it that this ends.
+func tunnelThrough(conn net.Conn, user *url.Userinfo, address string) (ahead []byte, err error) {
 	req := &http.Request{
 		Method: http.MethodConnect,
 		URL:    &url.URL{Opaque: address},
@@ -96,19 +115,15 @@ func tunnelThrough(conn net.Conn, user *url.Userinfo, address string) error {
 		req.Header.Set("Proxy-Authorization", "Basic "+basic)
 	}
 	if err := req.Write(conn); err != nil {
-		return err
+		return nil, err
 	}
 	br := bufio.NewReaderSize(conn, 4<<10)
-	rsp, err := http.ReadResponse(br, req)
+	rsp, err := http.ReadResponse(br, req) //nolint:bodyclose // what follows is the tunnel
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_ = rsp.Body.Close() // a CONNECT's answer has none
 	if rsp.StatusCode != http.StatusOK {
-		return fmt.Errorf("answered CONNECT with %s", rsp.Status)
+		return nil, fmt.Errorf("answered CONNECT with %s", rsp.Status)
 	}
-	if br.Buffered() > 0 {
-		return errors.New("sent data before TLS")
-	}
-	return nil
+	return br.Peek(br.Buffered())
 }

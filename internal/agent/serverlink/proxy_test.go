@@ -103,7 +103,6 @@ func TestProxy(t *testing.T) {
 func TestProxyFailures(t *testing.T) {
 	for _, tc := range []struct{ answer, want string }{
 		{"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n", "407"},
-		{"HTTP/1.1 200 OK\r\n\r\nhello", "before TLS"},
 		{"what?\r\n\r\n", "malformed"},
 	} {
 		inBubble(t, viaProxy, func(t *testing.T, b *bench) {
