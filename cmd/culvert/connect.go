@@ -173,4 +173,4 @@ func (t *tunnels) dial(ctx context.Context, address string) (net.Conn, error) {
 	return t.reusable.DialContext(ctx, "tcp", address)
 }
 
-func (t *tunnels) close() { t.reusable.Close() }
+func (t *tunnels) close() { _ = t.reusable.Close() }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,7 +104,7 @@ func (s *demoStage) certificates(context.Context) error {
 }
 
 // spawn starts a program. It is ended by its id, at the latest with the demo.
-func (s *demoStage) spawn(name, program string, stdout io.Writer, args ...string) (*child, error) {
+func (s *demoStage) spawn(name, program string, stdout io.Writer, args ...string) error {
 	c := &child{name: name, cmd: exec.Command(program, args...), done: make(chan struct{})} //nolint:noctx // it is stopped in order, by close
 	c.cmd.Stderr = c
 	c.cmd.Stdout = io.Writer(c)
@@ -111,14 +112,14 @@ func (s *demoStage) spawn(name, program string, stdout io.Writer, args ...string
 		c.cmd.Stdout = stdout
 	}
 	if err := c.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w (build it with `make build`)", name, err)
+		return fmt.Errorf("start %s: %w (build it with `make build`)", name, err)
 	}
 	go func() {
-		c.err = c.cmd.Wait()
+		c.err = cmp.Or(c.cmd.Wait(), errors.New("status 0"))
 		close(c.done)
 	}()
 	s.processes = append(s.processes, c)
-	return c, nil
+	return nil
 }
 
 func (s *demoStage) startEndpoint(context.Context) error {
@@ -128,7 +129,7 @@ func (s *demoStage) startEndpoint(context.Context) error {
 	}
 	reader, writer := io.Pipe()
 	defer reader.Close()
-	if _, err := s.spawn("endpoint", self, writer, "demo-endpoint"); err != nil {
+	if err := s.spawn("endpoint", self, writer, "demo-endpoint"); err != nil {
 		return err
 	}
 	line, err := bufio.NewReader(reader).ReadString('\n')
@@ -154,7 +155,7 @@ func (s *demoStage) startServers(ctx context.Context) error {
 		health, admin := ports[1+2*i], ports[2+2*i]
 		front.socket = filepath.Join(s.dir, front.mode+".sock")
 		front.ready = fmt.Sprintf("http://%s:%d/readyz", front.host, health)
-		if _, err := s.spawn("proxy-server "+front.mode, filepath.Join(s.bin, "proxy-server"), nil,
+		if err := s.spawn("proxy-server "+front.mode, filepath.Join(s.bin, "proxy-server"), nil,
 			"--mode="+front.mode, "--uds-name="+front.socket, "--server-port=0", "--server-count=2",
 			"--server-id=server-"+front.mode,
 			"--agent-bind-address="+front.host, "--agent-port="+strconv.Itoa(s.agentPort),
@@ -177,7 +178,7 @@ func (s *demoStage) startAgents(ctx context.Context) error {
 	}
 	for i := range 2 {
 		health, admin := ports[2*i], ports[2*i+1]
-		if _, err := s.spawn(fmt.Sprintf("proxy-agent %d", i+1), filepath.Join(s.bin, "proxy-agent"), nil,
+		if err := s.spawn(fmt.Sprintf("proxy-agent %d", i+1), filepath.Join(s.bin, "proxy-agent"), nil,
 			"--proxy-server-host=127.0.0.1,127.0.0.2", "--proxy-server-port="+strconv.Itoa(s.agentPort),
 			fmt.Sprintf("--agent-id=agent-%d", i+1), "--ca-cert="+s.ca, "--agent-cert="+s.agent.Cert, "--agent-key="+s.agent.Key,
 			"--health-server-host=127.0.0.1", "--health-server-port="+strconv.Itoa(health),
@@ -228,7 +229,7 @@ func (s *demoStage) dead() error {
 	for _, c := range s.processes {
 		select {
 		case <-c.done:
-			return fmt.Errorf("%s ended (%v); its last words:\n%s", c.name, c.err, c.lastLines(5))
+			return fmt.Errorf("%s ended (%w); its last words:\n%s", c.name, c.err, c.lastLines(5))
 		default:
 		}
 	}

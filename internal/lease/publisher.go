@@ -83,7 +83,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	for {
 		err := p.publish(ctx)
 		if ctx.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // it was asked to end, which is no failure
 		}
 		p.observer.Published(err)
 		p.trouble.note(err)

@@ -107,7 +107,7 @@ func (g *Group) start(ctx context.Context) (started int, failure error) {
 		default:
 		}
 		if ctx.Err() != nil {
-			return i, nil
+			return i, nil //nolint:nilerr // it was asked to end, which is no failure
 		}
 		if p.Start != nil {
 			if err := p.Start(ctx); err != nil {

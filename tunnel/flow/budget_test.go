@@ -1,6 +1,7 @@
 package flow
 
 import (
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -103,7 +104,7 @@ func playWindows(t *testing.T, b *Budget, ops []byte) {
 			}
 			p.credit -= send
 		case 7:
-			if p.w.Received(p.credit+1+arg) != ErrViolation {
+			if !errors.Is(p.w.Received(p.credit+1+arg), ErrViolation) {
 				t.Fatal("more than the credit was accepted")
 			}
 		default:

@@ -75,7 +75,7 @@ func TestQueueConcurrently(t *testing.T) {
 			for n := 0; ; n++ {
 				b, err := q.Pop()
 				if err != nil {
-					if err != stop {
+					if !errors.Is(err, stop) {
 						t.Errorf("ended with %v", err)
 					}
 					break

@@ -70,7 +70,7 @@ func TestQueueOrderAndMerge(t *testing.T) {
 func TestQueueLimit(t *testing.T) {
 	q := New[chunk](10)
 	pushed(t, q, "0123456789abcdef") // larger than the limit, but alone
-	if err := q.Push("x"); err != ErrFull {
+	if err := q.Push("x"); !errors.Is(err, ErrFull) {
 		t.Fatalf("got %v", err)
 	}
 	popped(t, q, "0123456789abcdef")

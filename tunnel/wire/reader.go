@@ -161,7 +161,7 @@ func (r *reader) skipField(num protowire.Number, typ protowire.Type) error {
 
 // skipValue passes over a value that is not a group.
 func (r *reader) skipValue(typ protowire.Type) error {
-	n := 0
+	var n int
 	switch typ {
 	case protowire.VarintType:
 		_, err := r.varint()

@@ -44,6 +44,7 @@ func knownReason(v uint64) Reason {
 	return ReasonOther
 }
 
+//nolint:gocyclo // one case for each reason
 func (r Reason) word() string {
 	if r >= ReasonReset {
 		return r.endWord()

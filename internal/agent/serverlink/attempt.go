@@ -115,6 +115,6 @@ func (c *stagedCredentials) Clone() credentials.TransportCredentials {
 // Info leaves the authority to the target.
 func (c *stagedCredentials) Info() credentials.ProtocolInfo {
 	info := c.TransportCredentials.Info()
-	info.ServerName = ""
+	info.ServerName = "" //nolint:staticcheck // deprecated for setting an authority; here one is taken away
 	return info
 }

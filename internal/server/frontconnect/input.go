@@ -147,7 +147,7 @@ func (in *streamInput) next() (wire.Payload, error) {
 }
 
 func (in *streamInput) read() wire.Payload {
-	n := 0
+	var n int
 	if !in.bulk {
 		n, in.err = in.conn.Read(in.peek)
 		in.bulk = n == len(in.peek)
