@@ -91,7 +91,7 @@ func (f *File) Run(ctx context.Context) error {
 		case name, ok := <-w.changes():
 			switch {
 			case !ok:
-				_ = w.close() // polling goes on
+				w.close() // polling goes on
 			case w.concerns(name):
 				settle.Reset(f.cfg.Settle)
 			}
