@@ -26,6 +26,27 @@ func metric(t testing.TB, url, series string) float64 {
 	return -1
 }
 
+// Scrape reads every series at url, by its name with labels as they are printed.
+func Scrape(url string) (map[string]float64, error) {
+	_, body, err := Get(url)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]float64{}
+	for line := range strings.Lines(body) {
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		line = strings.TrimSpace(line)
+		if i := strings.LastIndexByte(line, ' '); i > 0 {
+			if n, err := strconv.ParseFloat(line[i+1:], 64); err == nil {
+				all[line[:i]] = n
+			}
+		}
+	}
+	return all, nil
+}
+
 // shortDir makes a folder with a short path, removed when the test ends.
 func shortDir(t testing.TB) string {
 	t.Helper()
