@@ -245,14 +245,26 @@ func TestDialDeadline(t *testing.T) {
 	})
 }
 
+// Who gave the dial up between two attempts causes no second one.
+func TestNoFurtherAttemptForAClientThatHasLeft(t *testing.T) {
+	inWorld(t, Config{}, func(w *world) {
+		a, b := w.attach(newAgent), w.attach(newAgent)
+		tun, c := w.open()
+		w.obs.onFail = func() { tun.Abort(wire.ReasonCanceled, "had enough") }
+		w.fail(a, wire.ReasonUnreachable, "no route to host")
+		b.nothing()
+		wantFailed(t, tun, c, wire.ReasonCanceled, "had enough")
+	})
+}
+
 func TestNoBackendTimeout(t *testing.T) {
 	inWorld(t, Config{}, func(w *world) {
 		a := w.attach(newAgent)
 		tun, _ := w.open()
 		w.wait(28 * time.Second)
 		w.accept(a, 1, 0)
-		if !tun.Established() {
-			t.Fatal("not established")
+		if !tun.Established() || tun.DialDuration() != 28*time.Second {
+			t.Fatalf("established: %v, after %v", tun.Established(), tun.DialDuration())
 		}
 		w.closeNow(tun, a)
 	})

@@ -182,7 +182,10 @@ func TestEndpointClosesAndTheRestIsDelivered(t *testing.T) {
 				if len(c.events) != 2 || c.told().Reason != reason || c.wasInterrupted() {
 					t.Errorf("the client was told %+v, interrupted %v", c.told(), c.wasInterrupted())
 				}
-				a.nothing() // it has forgotten the connection
+				a.nothing()            // it has forgotten the connection
+				if w.obs.writes != 3 { // the close is relayed too
+					t.Errorf("%d writes counted", w.obs.writes)
+				}
 				if w.obs.lastEnd(t).Reason != reason {
 					t.Errorf("ended %+v", w.obs.lastEnd(t))
 				}

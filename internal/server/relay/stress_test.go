@@ -16,7 +16,7 @@ import (
 // do, at random times, and checks that no byte is lost, changed or delivered to
 // the wrong one, and that nothing is left behind.
 func TestRandomInterleavings(t *testing.T) {
-	seeds := 20
+	seeds := 12
 	if testing.Short() {
 		seeds = 5
 	}

@@ -244,6 +244,7 @@ type countingObserver struct {
 	writes   int
 	attempts []AttemptFailure
 	failures []*wire.DialError
+	onFail   func() // called for each failed attempt
 	ends     []End
 }
 
@@ -256,6 +257,9 @@ func (o *countingObserver) with(f func()) {
 func (o *countingObserver) DialPending(d int) { o.with(func() { o.pending += d }) }
 func (o *countingObserver) DialAttempt(f AttemptFailure) {
 	o.with(func() { o.attempts = append(o.attempts, f) })
+	if o.onFail != nil {
+		o.onFail()
+	}
 }
 func (o *countingObserver) TunnelOpened(*Tunnel)  { o.with(func() { o.opened++ }) }
 func (o *countingObserver) FrontendWrote(float64) { o.with(func() { o.writes++ }) }
