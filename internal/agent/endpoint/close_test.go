@@ -31,7 +31,7 @@ func TestOrderlyCloseDeliversAll(t *testing.T) {
 			for {
 				n, err := ep.Read(buf)
 				got = append(got, buf[:n]...)
-				if err == io.EOF {
+				if errors.Is(err, io.EOF) {
 					break
 				}
 				if err != nil {

@@ -31,13 +31,14 @@ const (
 	// soon after a close, and giveUpSoon is how soon (DESIGN 4.3: within 1 s).
 	stuckFor   = 5 * time.Second
 	giveUpSoon = 800 * time.Millisecond
-	// quiet is how long a lingering endpoint must have sent nothing.
-	quiet = time.Second
+	// quietTime is how long a lingering endpoint must have sent nothing, and
+	// quietLeaving that of an agent which only waits for this before it stops.
+	quietTime    = time.Second
+	quietLeaving = 200 * time.Millisecond
 )
 
-// maxText bounds the error texts that are sent, in bytes: an address that a
-// client chose may be in them.
-const maxText = 1024
+// maxAddress bounds an address, in bytes: a DNS name has 253 at most.
+const maxAddress = 512
 
 func (c Config) withDefaults() Config {
 	setDefault(&c.DialTimeout, 5*time.Second)

@@ -63,6 +63,8 @@ func (t *Table) admit(p wire.Packet) error {
 		return &wire.DialError{Reason: wire.ReasonLimit, Err: errors.New("agent has too many pending dials")}
 	case cfg.MaxConnections > 0 && t.pending+len(t.conns) >= cfg.MaxConnections:
 		return &wire.DialError{Reason: wire.ReasonLimit, Err: errors.New("agent has too many connections")}
+	case len(p.Address) > maxAddress:
+		return &wire.DialError{Reason: wire.ReasonBadAddress, Err: errors.New("dial tcp: address too long")}
 	case !tcpNetwork(p.Protocol):
 		return &wire.DialError{Reason: wire.ReasonProtocol, Err: fmt.Errorf("dial %.32q: unsupported protocol, only tcp, tcp4 and tcp6 are", p.Protocol)}
 	}
@@ -203,11 +205,8 @@ func (t *Table) newConn(d *dial, nc net.Conn) *conn {
 func (t *Table) dialFailed(d *dial, err error) {
 	failure := asDialError(err)
 	text := failure.Error()
-	switch {
-	case text == "": // would be a success to an old server
+	if text == "" { // would be a success to an old server
 		text = "dial failed: " + failure.Reason.String()
-	case len(text) > maxText:
-		text = text[:maxText]
 	}
 	t.observeFailure(d, failure)
 	t.out.Send(wire.Packet{Type: wire.DialResponse, DialID: d.packet.DialID, Error: text, Reason: failure.Reason})

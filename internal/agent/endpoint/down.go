@@ -55,7 +55,7 @@ func (c *conn) downEnded(err error) {
 
 // linger reads the socket and throws it away until it may be closed.
 func (c *conn) linger() {
-	l := newLinger(time.Now(), c.sock.unacked(), c.table.room.cfg.CloseTimeout)
+	l := newLinger(time.Now(), c.sock.unacked(), c.table.room.quiet(), c.table.room.cfg.CloseTimeout)
 	for {
 		c.sock.setReadDeadline(l.until)
 		p, err := c.sock.read()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/culvert-proxy/culvert/tunnel/wire"
 )
@@ -45,6 +46,14 @@ func New(cfg Config, dialer Dialer, obs Observer) *Endpoints {
 // Refuse makes every later dial fail with ReasonShutdown: the agent is about to
 // stop. What is open or being dialled goes on.
 func (e *Endpoints) Refuse() { e.refusing.Store(true) }
+
+// quiet is how long a lingering endpoint must be quiet now.
+func (e *Endpoints) quiet() time.Duration {
+	if e.refusing.Load() {
+		return quietLeaving
+	}
+	return quietTime
+}
 
 // WaitIdle waits until no dial is pending and no connection is open, or ctx has
 // ended (its error).

@@ -4,10 +4,11 @@ import "time"
 
 // linger decides when a socket that was written and finished can be closed:
 // when the endpoint has acknowledged everything and has then been quiet for a
-// second; or, if it is never quiet, the close timeout after the acknowledgement.
+// while; or, if it is never quiet, the close timeout after the acknowledgement.
 // An endpoint that acknowledges nothing for the close timeout is given up. It
 // knows no socket and no clock.
 type linger struct {
+	quiet   time.Duration
 	timeout time.Duration
 
 	until    time.Time // when to check again at the latest
@@ -29,8 +30,8 @@ const (
 // lingerPoll is how often acknowledgements are looked at.
 const lingerPoll = 250 * time.Millisecond
 
-func newLinger(now time.Time, unacked int64, timeout time.Duration) *linger {
-	l := &linger{timeout: timeout, last: now, progress: now, least: unacked}
+func newLinger(now time.Time, unacked int64, quiet, timeout time.Duration) *linger {
+	l := &linger{quiet: quiet, timeout: timeout, last: now, progress: now, least: unacked}
 	l.check(now, unacked)
 	return l
 }
@@ -57,7 +58,7 @@ func (l *linger) check(now time.Time, unacked int64) lingerVerdict {
 	if since.Before(l.acked) {
 		since = l.acked
 	}
-	end := earlier(since.Add(quiet), l.acked.Add(l.timeout))
+	end := earlier(since.Add(l.quiet), l.acked.Add(l.timeout))
 	if !now.Before(end) {
 		return lingerDone
 	}

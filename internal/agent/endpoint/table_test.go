@@ -24,6 +24,7 @@ func TestDialFailure(t *testing.T) {
 		synctest.Wait()
 		b.table.DialRequest(wire.Packet{DialID: 9, Protocol: "udp", Address: "endpoint"})
 		b.table.DialRequest(wire.Packet{DialID: 10, Protocol: "unix", Address: "/run/x.sock"})
+		b.table.DialRequest(wire.Packet{DialID: 11, Protocol: "tcp", Address: strings.Repeat("x", 1<<20)})
 		want := []struct {
 			id     wire.DialID
 			reason wire.Reason
@@ -33,6 +34,7 @@ func TestDialFailure(t *testing.T) {
 			{8, wire.ReasonRefused, "connection refused"},
 			{9, wire.ReasonProtocol, "unsupported protocol"},
 			{10, wire.ReasonProtocol, "unsupported protocol"},
+			{11, wire.ReasonBadAddress, "too long"},
 		}
 		synctest.Wait()
 		got := b.link.got(wire.DialResponse)
@@ -47,8 +49,8 @@ func TestDialFailure(t *testing.T) {
 		}
 		b.listener.SetMode(tunneltest.Accepting)
 		b.dials = 20
-		if id, ep := b.open(); id != 5 {
-			t.Errorf("connection ID %d after four failed dials, want 5", id)
+		if id, ep := b.open(); id != 6 {
+			t.Errorf("connection ID %d after five failed dials, want 6", id)
 		} else {
 			_ = ep.Close()
 		}
@@ -278,6 +280,16 @@ func TestWaitIdle(t *testing.T) {
 		b.closeReq(id, wire.ReasonNone)
 		if took := (<-idle).Sub(began); took != time.Second {
 			t.Errorf("idle after %v, want the second of lingering", took)
+		}
+		_ = ep.Close()
+	})
+	inBubble(t, allExtensions, Config{}, func(t *testing.T, b *bench) {
+		id, ep := b.open()
+		b.room.Refuse()
+		began := time.Now()
+		b.closeReq(id, wire.ReasonNone)
+		if err := b.room.WaitIdle(t.Context()); err != nil || time.Since(began) != quietLeaving {
+			t.Errorf("an agent that leaves is idle after %v: %v", time.Since(began), err)
 		}
 		_ = ep.Close()
 	})

@@ -54,7 +54,7 @@ func TestLingerCheck(t *testing.T) {
 		"stops to ack":        {100, []step{{5, false, 50, lingerOn}, {14.9, false, 50, lingerOn}, {15, false, 50, lingerGiveUp}}},
 	}
 	for name, tc := range cases {
-		l := newLinger(at(0), tc.first, 10*time.Second)
+		l := newLinger(at(0), tc.first, time.Second, 10*time.Second)
 		for _, s := range tc.steps {
 			if l.until.Before(at(0)) || s.want == lingerOn && l.until.After(at(s.at+10)) {
 				t.Errorf("%s: would look again at %v", name, l.until)

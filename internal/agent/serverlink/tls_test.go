@@ -8,7 +8,6 @@ import (
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/keepalive"
 
 	"github.com/culvert-proxy/culvert/internal/agent/endpoint"
 	"github.com/culvert-proxy/culvert/internal/certs"
@@ -55,7 +54,7 @@ func TestRealTLS(t *testing.T) {
 		Dial: func(ctx context.Context, address string) (net.Conn, error) {
 			return transport.DialTCP(ctx, address, transport.TCPOptions{})
 		},
-		Keepalive: keepalive.ClientParameters(transport.ServerKeepalive(0)),
+		Keepalive: transport.ServerKeepalive(0),
 	}, endpoint.New(endpoint.Config{}, endpoint.NewNetDialer(endpoint.NetDialerConfig{}), nil), nil)
 
 	done := make(chan *Link, 1)
