@@ -41,7 +41,8 @@ func keyOf(p *wire.Packet) (outKey, bool) {
 }
 
 // absorb makes old, which waits already, say what p says. Sums are clipped;
-// where the latest counts, it wins; otherwise the first says it all.
+// where the latest counts, it wins; an abort makes an orderly close abnormal;
+// otherwise the first says it all.
 func absorb(old *wire.Packet, p wire.Packet) {
 	switch p.Type {
 	case wire.Credit:
@@ -50,6 +51,10 @@ func absorb(old *wire.Packet, p wire.Packet) {
 			return
 		}
 		old.Window += p.Window
+	case wire.CloseRequest, wire.CloseResponse:
+		if old.Reason == wire.ReasonNone {
+			old.Reason = p.Reason
+		}
 	case wire.Ping, wire.Pong, wire.ServerCount:
 		*old = p
 	}
