@@ -16,9 +16,8 @@ var errFakeInterrupted = errors.New("fake client interrupted")
 // fakeClient is a Frontend that records what it is told. With the gate shut its
 // writes block until it opens or Interrupt is called.
 type fakeClient struct {
-	t       *testing.T
-	inside  atomic.Int32
-	answerd chan struct{}
+	t      *testing.T
+	inside atomic.Int32
 
 	mu          sync.Mutex
 	cond        *sync.Cond
