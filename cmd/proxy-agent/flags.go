@@ -36,6 +36,8 @@ type flags struct {
 	leaseNamespace, leaseSelector  string
 	countSource                    string
 	kubeconfig, kubeContentType    string
+	serverCountFile                string
+	respectReceived                bool
 
 	dialTimeout       time.Duration
 	closeTimeout      time.Duration
@@ -102,6 +104,8 @@ func (f *flags) defineCounting() {
 	s.MarkHidden("lease-label")                                   //nolint:errcheck // defined on the line above
 	s.MarkDeprecated("lease-label", "use --lease-label-selector") //nolint:errcheck // the same
 	s.StringVar(&f.countSource, "server-count-source", "default", "which count of servers holds: default (Leases if they are counted, else what servers say) or max (the larger of both)")
+	s.StringVar(&f.serverCountFile, "server-count-file", "", "file that holds the number of servers; changes are followed")
+	s.BoolVar(&f.respectReceived, "respect-received-server-count", true, "heed the number that servers tell; off by default when the agent counts by itself (--count-server-leases or --server-count-file)")
 	s.StringVar(&f.kubeconfig, "kubeconfig", "", "kubeconfig file for the Kubernetes API; empty means the pod's own account")
 	s.StringVar(&f.kubeContentType, "kube-api-content-type", "application/vnd.kubernetes.protobuf", "content type of requests to the Kubernetes API")
 }

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/culvert-proxy/culvert/internal/agent"
+	"github.com/culvert-proxy/culvert/internal/lease"
 	"github.com/culvert-proxy/culvert/internal/options"
 	"github.com/culvert-proxy/culvert/tunnel/wire"
 )
@@ -28,6 +29,7 @@ func (f *flags) validate() (agent.Config, error) {
 		options.File("service-account-token-path", f.tokenPath),
 		f.validateIdentifiers(),
 		options.File("kubeconfig", f.kubeconfig),
+		options.File("server-count-file", f.serverCountFile),
 		options.OneOf("server-count-source", f.countSource, "", "default", "max"),
 		f.validateLeases(),
 		f.logging.Validate(),
@@ -79,10 +81,21 @@ func (f *flags) validateLeases() error {
 	if _, err := labels.Parse(f.leaseSelector); err != nil {
 		return options.Invalid("lease-label-selector", f.leaseSelector, "%v", err)
 	}
-	if f.countLeases {
-		return options.Invalid("count-server-leases", true, "not built yet in this version")
+	if f.countLeases && f.serverCountFile != "" {
+		return options.Invalid("server-count-file", f.serverCountFile, "excludes --count-server-leases: only one of them can hold")
+	}
+	if f.countSource == "max" && f.set.Changed("respect-received-server-count") && !f.respectReceived {
+		return options.Invalid("server-count-source", f.countSource, "needs --respect-received-server-count")
 	}
 	return nil
+}
+
+// respect is nil unless the flag was given: its default depends on others.
+func (f *flags) respect() *bool {
+	if !f.set.Changed("respect-received-server-count") {
+		return nil
+	}
+	return &f.respectReceived
 }
 
 func (f *flags) config() agent.Config {
@@ -101,6 +114,13 @@ func (f *flags) config() agent.Config {
 		SyncInterval:        f.syncInterval,
 		SyncIntervalCap:     f.syncIntervalCap,
 		SyncForever:         f.syncForever,
+		CountLeases:         f.countLeases,
+		LeaseNamespace:      f.leaseNamespace,
+		LeaseSelector:       f.leaseSelector,
+		Kube:                lease.ClientConfig{Kubeconfig: f.kubeconfig, ContentType: f.kubeContentType},
+		ServerCountFile:     f.serverCountFile,
+		CountSource:         f.countSource,
+		RespectReceived:     f.respect(),
 		KeepaliveTime:       f.keepalive,
 		Profiling:           f.profiling,
 		ContentionProfiling: f.contentionProfiling,

@@ -14,12 +14,15 @@ import (
 
 	"github.com/google/uuid"
 	"google.golang.org/grpc/credentials"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/culvert-proxy/culvert/internal/agent/endpoint"
+	"github.com/culvert-proxy/culvert/internal/agent/fleet"
 	"github.com/culvert-proxy/culvert/internal/agent/metrics"
 	"github.com/culvert-proxy/culvert/internal/agent/serverlink"
 	"github.com/culvert-proxy/culvert/internal/observe"
+	"github.com/culvert-proxy/culvert/internal/servercounter"
 	"github.com/culvert-proxy/culvert/internal/transport"
 	"github.com/culvert-proxy/culvert/tunnel/flow"
 	"github.com/culvert-proxy/culvert/tunnel/wire"
@@ -35,6 +38,8 @@ type Deps struct {
 	Lookup     func(ctx context.Context, host string) ([]string, error)
 	// DialEndpoint replaces the dialler of endpoints.
 	DialEndpoint endpoint.Dialer
+	// Leases replaces the Kubernetes API, for counting by leases.
+	Leases coordinationclient.LeasesGetter
 	// NoPorts leaves out the health and admin ports.
 	NoPorts bool
 }
@@ -49,11 +54,15 @@ type Agent struct {
 	endpoints *endpoint.Endpoints
 	connector *serverlink.Connector
 	directory *serverlink.Directory
-	links     *links
+	received  *servercounter.Received
+	counter   servercounter.ServerCounter
+	beside    []func(context.Context) error // what counts servers in the background
 	health    *observe.Server
 	admin     *observe.Server
 	started   time.Time
 
+	fleet    atomic.Pointer[fleet.Fleet] // set once by New; counters may ask before
+	running  sync.WaitGroup
 	draining atomic.Bool
 	closing  sync.Once
 }
@@ -83,7 +92,9 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 	if err := a.connectors(deps); err != nil {
 		return nil, err
 	}
-	a.links = newLinks(a)
+	if err := a.newFleet(deps); err != nil {
+		return nil, err
+	}
 	if err := a.openPorts(deps); err != nil {
 		a.Close()
 		return nil, err
@@ -137,6 +148,30 @@ func (a *Agent) connectors(deps Deps) error {
 		Lookup:  deps.Lookup,
 		Proxied: a.connector.Proxied,
 	})
+	return nil
+}
+
+// newFleet makes what keeps the links.
+func (a *Agent) newFleet(deps Deps) error {
+	var err error
+	if a.counter, err = a.counting(deps); err != nil {
+		return err
+	}
+	a.fleet.Store(fleet.New(fleet.Config{
+		SyncInterval:    a.cfg.SyncInterval,
+		SyncIntervalCap: a.cfg.SyncIntervalCap,
+		SyncForever:     a.cfg.SyncForever,
+		LameDuck:        a.cfg.LameDuck,
+		DrainTimeout:    a.cfg.DrainTimeout,
+		Logger:          a.log,
+	}, fleet.Deps{
+		Connector: fleet.Using(a.connector),
+		Directory: a.directory,
+		Counter:   a.counter,
+		Received:  a.received,
+		Rooms:     a.endpoints,
+		Observer:  a.metrics.Fleet(),
+	}))
 	return nil
 }
 

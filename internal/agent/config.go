@@ -1,6 +1,10 @@
 package agent
 
-import "time"
+import (
+	"time"
+
+	"github.com/culvert-proxy/culvert/internal/lease"
+)
 
 // Config is everything that the command line of a proxy-agent decides. It is
 // not changed after New.
@@ -22,7 +26,18 @@ type Config struct {
 	SyncInterval    time.Duration
 	SyncIntervalCap time.Duration
 	SyncForever     bool
-	KeepaliveTime   time.Duration // ping towards servers without extension "ping"
+	// CountLeases, or ServerCountFile, is a way of its own to count the servers;
+	// CountSource ("", "default" or "max") and RespectReceived say how it goes
+	// together with what servers answer.
+	CountLeases     bool
+	LeaseNamespace  string
+	LeaseSelector   string
+	Kube            lease.ClientConfig
+	ServerCountFile string
+	CountSource     string
+	RespectReceived *bool // nil: the default of the two cases
+
+	KeepaliveTime time.Duration // ping towards servers without extension "ping"
 
 	Profiling           bool
 	ContentionProfiling bool

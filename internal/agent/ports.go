@@ -42,7 +42,7 @@ func (a *Agent) openPorts(deps Deps) error {
 
 // ready is the readiness rule: at least one server is connected. COMPAT 4.2.
 func (a *Agent) ready() error {
-	if a.links.connected() == 0 {
+	if !a.fleet.Load().Ready() {
 		return errors.New("no servers connected")
 	}
 	return nil

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/culvert-proxy/culvert/internal/agent/endpoint"
+	"github.com/culvert-proxy/culvert/internal/agent/fleet"
+	"github.com/culvert-proxy/culvert/internal/servercounter"
 )
 
 // shownConnections bounds the list on the page for people.
@@ -21,20 +23,9 @@ type Status struct {
 	Now         time.Time
 	Since       time.Time
 	Draining    bool
-	Servers     string // how many links there should be, in words
-	Links       []LinkStatus
+	Fleet       fleet.Status
+	Answers     []servercounter.Answer // what servers say their number is
 	Connections []endpoint.Info
-}
-
-// LinkStatus describes one link.
-type LinkStatus struct {
-	ServerID     string
-	Address      string
-	Since        time.Time
-	ServerCount  int
-	Extensions   string
-	RoundTrip    time.Duration
-	LastReceived time.Time
 }
 
 func (a *Agent) status() Status {
@@ -45,8 +36,8 @@ func (a *Agent) status() Status {
 		Now:         time.Now(),
 		Since:       a.started,
 		Draining:    a.draining.Load(),
-		Servers:     a.links.words(),
-		Links:       a.links.statuses(),
+		Fleet:       a.fleet.Load().Status(),
+		Answers:     a.received.Answers(),
 		Connections: a.endpoints.Connections(),
 	}
 }
@@ -54,20 +45,13 @@ func (a *Agent) status() Status {
 // String is the page for people.
 func (s Status) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "proxy-agent %s, instance %s, up %s\nidentifiers: %s\nservers: %s\n", s.AgentID, s.Instance, age(s.Now, s.Since), cmp.Or(s.Identifiers, "none"), s.Servers)
+	fmt.Fprintf(&b, "proxy-agent %s, instance %s, up %s\nidentifiers: %s\n", s.AgentID, s.Instance, age(s.Now, s.Since), cmp.Or(s.Identifiers, "none"))
 	if s.Draining {
 		b.WriteString("DRAINING\n")
 	}
-	fmt.Fprintf(&b, "\nlinks: %d\n", len(s.Links))
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "  server\taddress\tup\tsays it is one of\tround trip\theard\textensions")
-	for _, l := range s.Links {
-		fmt.Fprintf(w, "  %s\t%s\t%s\t%d\t%s\t%s ago\t%s\n", l.ServerID, l.Address, age(s.Now, l.Since), l.ServerCount,
-			l.RoundTrip.Round(time.Microsecond), age(s.Now, l.LastReceived), cmp.Or(l.Extensions, "none (old server)"))
-	}
-	w.Flush() //nolint:errcheck // a strings.Builder takes everything
+	s.writeLinks(&b)
 	fmt.Fprintf(&b, "\nconnections: %d\n", len(s.Connections))
-	w = tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "  endpoint\tconnected to\tup\tstate\tbytes up\tbytes down\tqueued up\tqueued down\twindow")
 	for _, c := range s.Connections[:min(len(s.Connections), shownConnections)] {
 		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\n", c.Address, c.Remote, age(s.Now, c.Since), c.State, c.Up, c.Down, c.UpQueued, c.DownQueued, c.Window)
@@ -84,4 +68,26 @@ func age(now, then time.Time) string {
 		return "-"
 	}
 	return now.Sub(then).Round(time.Second).String()
+}
+
+func (s Status) writeLinks(b *strings.Builder) {
+	fmt.Fprintf(b, "\nlinks: %d of %d servers\n", len(s.Fleet.Links), s.Fleet.Servers)
+	said := map[string]int{}
+	for _, answer := range s.Answers {
+		said[answer.ServerID] = answer.Count
+	}
+	w := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "  server\taddress\tup\tsays it is one of\tround trip\theard\textensions")
+	for _, l := range s.Fleet.Links {
+		name := l.ServerID
+		if l.Draining {
+			name += " (leaving)"
+		}
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%d\t%s\t%s ago\t%s\n", name, l.Address, age(s.Now, l.Since), said[l.ServerID],
+			l.MinRTT.Round(time.Microsecond), age(s.Now, l.LastReceived), cmp.Or(l.Extensions.String(), "none (old server)"))
+	}
+	w.Flush() //nolint:errcheck // a strings.Builder takes everything
+	for _, f := range s.Fleet.Failures {
+		fmt.Fprintf(b, "  %s failed %s ago: %s\n", f.Address, age(s.Now, f.When), f.Text)
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/experimental"
 
 	"github.com/culvert-proxy/culvert/tunnel/link"
 )
@@ -81,6 +82,7 @@ func (a *attempt) options(window int32) []grpc.DialOption {
 		grpc.WithReadBufferSize(readBuffer),
 		grpc.WithWriteBufferSize(writeBuffer),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(link.Codec{}), grpc.MaxCallRecvMsgSize(maxMessage)),
+		experimental.WithBufferPool(&a.conn.buffers),
 		grpc.WithIdleTimeout(0),
 		grpc.WithDisableRetry(),
 		grpc.WithDisableServiceConfig(),

@@ -24,6 +24,8 @@ type Connector struct {
 	rooms *endpoint.Endpoints
 	obs   link.Observer
 
+	buffers link.Buffers
+
 	// Guarded by mu.
 	mu  sync.Mutex
 	old map[string]bool // addresses behind which the last server had no credit
