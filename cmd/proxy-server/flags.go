@@ -31,6 +31,7 @@ type flags struct {
 	profiling, contentionProfiling     bool
 	serverID                           string
 	serverCount                        int
+	serverCountFile                    string
 	agentNamespace, agentAccount       string
 	audience                           string
 	kubeconfig                         string
@@ -126,6 +127,7 @@ func (f *flags) defineBehaviour(id string) {
 	s.StringVar(&f.serverID, "server-id", id, "name of this server, unique among those of a cluster (environment: PROXY_SERVER_ID)")
 	s.Lookup("server-id").DefValue = "PROXY_SERVER_ID or a new UUID"
 	s.IntVar(&f.serverCount, "server-count", 1, "number of servers that agents are told to connect to")
+	s.StringVar(&f.serverCountFile, "server-count-file", "", "file that holds the number of servers instead; changes are followed and told to agents")
 	s.StringVar(&f.strategies, "proxy-strategies", "default", "how a backend is chosen: a comma-separated, ordered list of destHost, destCIDR, defaultRoute and default")
 	s.IntVar(&f.xfrChannelSize, "xfr-channel-size", 10, "packets that may wait for one tunnel of an agent without flow control")
 	s.DurationVar(&f.gracefulShutdown, "graceful-shutdown-timeout", 0, "how long open tunnels may go on after SIGTERM; 0 ends them at once, with an answer")

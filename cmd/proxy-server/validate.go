@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/culvert-proxy/culvert/internal/lease"
 	"github.com/culvert-proxy/culvert/internal/options"
 	"github.com/culvert-proxy/culvert/internal/server"
 	"github.com/culvert-proxy/culvert/internal/server/backend"
@@ -28,6 +29,7 @@ func (f *flags) validate() (cfg server.Config, warnings []string, err error) {
 		options.Profiling(f.profiling, f.contentionProfiling),
 		f.validateTokenAuth(),
 		options.File("kubeconfig", f.kubeconfig),
+		options.File("server-count-file", f.serverCountFile),
 	); err != nil {
 		return cfg, nil, err
 	}
@@ -103,11 +105,11 @@ func (f *flags) validateTokenAuth() error {
 }
 
 func (f *flags) validateBounds() error {
-	if _, err := options.LabelPairs("lease-label", f.leaseLabel); err != nil {
-		return err
+	if _, err := lease.ParseLabels(f.leaseLabel); err != nil {
+		return options.Invalid("lease-label", f.leaseLabel, "%v", err)
 	}
-	if f.leaseController {
-		return options.Invalid("enable-lease-controller", true, "not built yet in this version")
+	if f.leaseController && f.serverCountFile != "" {
+		return options.Invalid("server-count-file", f.serverCountFile, "excludes --enable-lease-controller: only one of them can hold")
 	}
 	return options.First(
 		options.Positive("xfr-channel-size", f.xfrChannelSize),
@@ -149,6 +151,10 @@ func (f *flags) validateIdentity() error {
 }
 
 func (f *flags) config(strategies []backend.Strategy, minVersion uint16, suites []uint16) server.Config {
+	labels, err := lease.ParseLabels(f.leaseLabel)
+	if err != nil {
+		labels = nil // refused by validate already
+	}
 	return server.Config{
 		ServerID:                   f.serverID,
 		Mode:                       server.Mode(f.mode),
@@ -168,6 +174,11 @@ func (f *flags) config(strategies []backend.Strategy, minVersion uint16, suites 
 		Profiling:                  f.profiling,
 		ContentionProfiling:        f.contentionProfiling,
 		ServerCount:                f.serverCount,
+		ServerCountFile:            f.serverCountFile,
+		LeaseController:            f.leaseController,
+		LeaseNamespace:             f.leaseNamespace,
+		LeaseLabels:                labels,
+		Kube:                       lease.ClientConfig{Kubeconfig: f.kubeconfig, ContentType: f.kubeContentType, QPS: f.kubeQPS, Burst: f.kubeBurst},
 		Strategies:                 strategies,
 		FailureZone:                f.failureZone,
 		GracefulShutdownTimeout:    f.gracefulShutdown,

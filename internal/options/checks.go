@@ -87,17 +87,3 @@ func Profiling(profiling, contention bool) error {
 	}
 	return nil
 }
-
-// LabelPairs checks a comma-separated list of key=value and returns it as a map.
-// Blanks around keys and values do not count. COMPAT 3.1 rule 15.
-func LabelPairs(flag, text string) (map[string]string, error) {
-	labels := map[string]string{}
-	for element := range strings.SplitSeq(text, ",") {
-		key, value, found := strings.Cut(element, "=")
-		if !found || strings.Contains(value, "=") || strings.TrimSpace(key) == "" {
-			return nil, Invalid(flag, text, "element %q must be key=value", element)
-		}
-		labels[strings.TrimSpace(key)] = strings.TrimSpace(value)
-	}
-	return labels, nil
-}

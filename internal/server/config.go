@@ -3,6 +3,7 @@ package server
 import (
 	"time"
 
+	"github.com/culvert-proxy/culvert/internal/lease"
 	"github.com/culvert-proxy/culvert/internal/server/backend"
 )
 
@@ -50,7 +51,15 @@ type Config struct {
 	Profiling           bool
 	ContentionProfiling bool
 
-	ServerCount int
+	// ServerCount is what agents are told, unless a file or the lease
+	// controller knows better.
+	ServerCount     int
+	ServerCountFile string
+	LeaseController bool
+	LeaseNamespace  string
+	LeaseLabels     map[string]string
+	Kube            lease.ClientConfig
+
 	Strategies  []backend.Strategy
 	FailureZone string
 

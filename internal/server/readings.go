@@ -12,7 +12,7 @@ func (s *Server) readings(budget *flow.Budget) metrics.Readings {
 		Managers:    s.managerSizes,
 		Links:       s.linkCounts,
 		Budget:      func() (used, limit int64) { return budget.Used(), budget.Limit() },
-		ServerCount: func() int { return s.cfg.ServerCount },
+		ServerCount: func() int { return s.counter.CountServers() },
 	}
 }
 

@@ -21,6 +21,9 @@ const stopLimit = 5 * time.Second
 // until a listener fails, and returns why. It closes everything before it returns.
 func (s *Server) Run(ctx context.Context) error {
 	defer s.Close()
+	work, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	s.background(work)
 	failed := make(chan error, 2)
 	var serving sync.WaitGroup
 	serving.Go(func() { failed <- s.serve("frontend", s.frontend.serve, s.frontSide) })
@@ -30,11 +33,13 @@ func (s *Server) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		s.log.Info("Stopping", "cause", context.Cause(ctx).Error(), "tunnels", s.relay.Tunnels())
-		s.stop()
+		s.stop(cancel)
 	case err = <-failed:
 	}
 	s.Close()
+	cancel()
 	serving.Wait()
+	s.running.Wait()
 	return err
 }
 
@@ -47,11 +52,12 @@ func (s *Server) serve(what string, accept func(net.Listener) error, l net.Liste
 	return fmt.Errorf("%s ended: %w", what, err)
 }
 
-// stop is the graceful part: readiness fails, listeners close, new agents are
+// stop is the graceful part: readiness fails, the lease is released, listeners close, new agents are
 // told to move on, old ones keep their streams, and open tunnels have until the
 // graceful timeout. What is then left is ended with an answer to its client.
-func (s *Server) stop() {
+func (s *Server) stop(counting context.CancelFunc) {
 	s.stopping.Store(true)
+	s.release(counting)
 	s.frontend.stop()
 	s.agentSide.Close()
 	s.agents.Drain()

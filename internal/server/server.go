@@ -10,8 +10,10 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/klog/v2"
 
+	"github.com/culvert-proxy/culvert/internal/lease"
 	"github.com/culvert-proxy/culvert/internal/observe"
 	"github.com/culvert-proxy/culvert/internal/server/agentlink"
 	"github.com/culvert-proxy/culvert/internal/server/backend"
@@ -19,6 +21,7 @@ import (
 	"github.com/culvert-proxy/culvert/internal/server/frontgrpc"
 	"github.com/culvert-proxy/culvert/internal/server/metrics"
 	"github.com/culvert-proxy/culvert/internal/server/relay"
+	"github.com/culvert-proxy/culvert/internal/servercounter"
 	"github.com/culvert-proxy/culvert/internal/transport"
 	"github.com/culvert-proxy/culvert/tunnel/flow"
 	"github.com/culvert-proxy/culvert/tunnel/link"
@@ -37,6 +40,8 @@ type Deps struct {
 	// TLS: for tests on an in-memory network.
 	FrontendListener net.Listener
 	AgentListener    net.Listener
+	// Leases replaces the Kubernetes API, for the lease controller.
+	Leases coordinationclient.LeasesGetter
 	// NoPorts leaves out the health and admin ports.
 	NoPorts bool
 }
@@ -57,7 +62,11 @@ type Server struct {
 	health    *observe.Server
 	admin     *observe.Server
 	started   time.Time
+	counter   servercounter.ServerCounter
+	publisher *lease.Publisher              // nil without the lease controller
+	beside    []func(context.Context) error // what counts servers in the background
 
+	running  sync.WaitGroup
 	failures failures
 	stopping atomic.Bool
 	closing  sync.Once
@@ -96,8 +105,11 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		ServerID:   cfg.ServerID,
 		Extensions: s.offers(),
 		Logger:     s.log,
-	}, func() int { return s.cfg.ServerCount }, s.relay, routing{s.router}, nil, s.metrics.Agents())
+	}, func() int { return s.counter.CountServers() }, s.relay, routing{s.router}, nil, s.metrics.Agents())
 	s.metrics.Watch(s.readings(budget))
+	if err := s.counting(deps); err != nil {
+		return nil, err
+	}
 	if err := s.open(deps); err != nil {
 		s.Close()
 		return nil, err

@@ -37,7 +37,7 @@ func (s *Server) status() Status {
 		Now:         time.Now(),
 		Since:       s.started,
 		Stopping:    s.stopping.Load(),
-		ServerCount: s.cfg.ServerCount,
+		ServerCount: s.counter.CountServers(),
 		Strategies:  s.readiness(),
 		Links:       s.agents.Statuses(),
 		Tunnels:     s.relay.Snapshot().Tunnels,

@@ -12,18 +12,38 @@ import (
 // registered the connection, and answers it with a CLOSE_REQ that looks like a
 // close (DESIGN 4.3). So for a client without extensions that has sent nothing
 // yet the first chunk travels alone, and a CLOSE_REQ soon after it means that it
-// was lost.
+// was lost. Four things tell such a report from a close as well as can be:
 //
-// A client that really closes within that time, having sent nothing, cannot be
-// told from one that lost the chunk: it gets the chunk again, and its Close takes
-// the ten seconds that the library waits for an answer.
+//   - Nothing is sent in the first moment (holdTime), in which most connections
+//     are registered, and a client that only wanted to see whether it gets one
+//     closes it.
+//   - The chunk lacks its last byte, so that a client that waits for all of it
+//     does not close before the rule is over.
+//   - It is sent again after a growing pause: at once it would arrive, and be
+//     lost, again and again while the caller waits for a processor.
+//   - On a busy machine reports take longer, so the times grow with how late this
+//     process's own timers are: more data behind a chunk that turns out to be lost
+//     would be a gap.
+//
+// A client that closes in spite of all that in the time of a report, having sent
+// nothing, cannot be told from one that lost the chunk: it gets the chunk again,
+// and its tunnel ends when the library gives up waiting for an answer, after ten
+// seconds.
 const (
-	// quietTime is how long the client must be quiet before more is sent.
-	quietTime = 20 * time.Millisecond
+	// holdTime is how long after the answer to the dial the first chunk leaves.
+	holdTime = 5 * time.Millisecond
+	// quietTime is how long after it the client must be quiet before more leaves.
+	quietTime = 40 * time.Millisecond
 	// reportTime is how long after the chunk a CLOSE_REQ is a report of loss.
-	reportTime = 50 * time.Millisecond
-	// maxResends is how often the chunk is sent again.
+	reportTime = 90 * time.Millisecond
+	// lateFactor is by how many times the lateness of a timer the two times above
+	// grow, maxGrowth by how much in all.
+	lateFactor = 10
+	maxGrowth  = 1000 * time.Millisecond
+	// maxResends is how often the chunk is sent again, firstPause the pause before
+	// the first time; it doubles.
 	maxResends = 5
+	firstPause = 2 * time.Millisecond
 )
 
 // firstBytes is a session's state under the rule. Guarded by the session's mu.
@@ -31,13 +51,31 @@ type firstBytes struct {
 	applies bool // fixed after construction
 	stage   lossStage
 	chunk   mem.BufferSlice // while it may have to be sent again
-	sent    time.Time       // the last time
+	at      time.Time       // when the dial was answered, then when the chunk leaves or left
+	growth  time.Duration   // of quietTime and reportTime
 	resends int
 	wake    chan struct{} // closed when the rule is over; whoever waits to send listens
-	timer   *time.Timer   // ends the rule when reports would have come
+	timer   *time.Timer   // sends again, or ends the rule
 }
 
-// on moves the rule on, and lets go of the chunk when it is over.
+// late notes that a timer was late.
+func (f *firstBytes) late(d time.Duration) {
+	if d > 0 {
+		f.growth = min(maxGrowth, f.growth+lateFactor*d)
+	}
+}
+
+// begin starts the rule; the dial is being answered.
+func (f *firstBytes) begin() {
+	if !f.applies {
+		f.stage = passed
+		return
+	}
+	f.at = time.Now()
+	f.wake = make(chan struct{})
+}
+
+// on moves the rule on, and lets go of everything when it is over.
 func (f *firstBytes) on(e lossEvent) {
 	f.stage = f.stage.next(e)
 	if f.stage != passed || f.wake == nil {
@@ -52,126 +90,157 @@ func (f *firstBytes) on(e lossEvent) {
 	f.wake = nil
 }
 
-// wait is how long nothing else may be sent yet.
+// wait is how long nothing may be sent yet: not the first chunk, and not what
+// follows it.
 func (f *firstBytes) wait(now time.Time) time.Duration {
-	if f.stage != held {
-		return 0
-	}
-	left := quietTime - now.Sub(f.sent)
-	if left > 0 {
+	switch f.stage {
+	case silent:
+		return holdTime - now.Sub(f.at)
+	case held:
+		left := quietTime + f.growth - now.Sub(f.at)
+		if left <= 0 {
+			f.on(quietOver)
+		}
 		return left
+	case lost, spoken:
+		return max(firstPause, f.at.Sub(now))
 	}
-	f.on(quietOver)
 	return 0
 }
 
 // sendFirst sends the beginning of p alone, if the rule asks for it, and takes it
 // out of p.
 func (s *session) sendFirst(p *wire.Payload) error {
-	s.sendMu.Lock()
+	if !s.first.applies {
+		return nil
+	}
+	if err := s.pauseUntilTurn(); err != nil {
+		return err
+	}
 	defer s.sendMu.Unlock()
 	s.mu.Lock()
-	if !s.first.applies || s.first.stage != silent {
+	f := &s.first
+	if f.stage != silent {
 		s.mu.Unlock()
 		return nil
 	}
-	f := &s.first
 	f.on(chunkSent)
-	head := p.Split(maxData)
+	head := p.Split(min(maxData, max(1, p.Len()-1)))
 	f.chunk = head.Buffers()
-	f.sent = time.Now()
-	f.wake = make(chan struct{})
+	f.chunk.Ref()
+	chunk := f.chunk
+	f.at = time.Now()
 	s.mu.Unlock()
-	err := s.sendChunk()
+	err := s.sendChunk(chunk)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if f.stage != passed {
-		f.timer = time.AfterFunc(reportTime, s.reportsDue)
+	switch {
+	case f.stage.repeats():
+		f.timer = time.AfterFunc(time.Until(f.at), s.firstBytesDue)
+	case f.stage != passed:
+		f.timer = time.AfterFunc(reportTime+f.growth, s.firstBytesDue)
 	}
 	return err
 }
 
-// sendChunk sends the kept chunk, unless it was let go. sendMu is held.
-func (s *session) sendChunk() error {
-	s.mu.Lock()
-	chunk := s.first.chunk
-	chunk.Ref()
-	s.mu.Unlock()
-	if chunk == nil {
-		return nil
-	}
+// sendChunk sends chunk and frees it. sendMu is held.
+func (s *session) sendChunk(chunk mem.BufferSlice) error {
 	p := wire.PayloadOf(chunk)
 	defer p.Free()
 	return s.send(wire.Packet{Type: wire.Data, ConnectionID: s.conn, Payload: p})
 }
 
-// resendLost sends the first chunk again if a CLOSE_REQ that has just come tells
-// of its loss. false means that it is a close.
-func (s *session) resendLost() bool {
-	now := time.Now()
+// lossReported decides what a CLOSE_REQ means that has just come; true means that
+// the client has lost the first chunk, which it will get again.
+func (s *session) lossReported() bool {
 	s.mu.Lock()
-	mayBe := s.first.stage == held || s.first.stage == watched
-	s.mu.Unlock()
-	if !mayBe {
-		return false
-	}
-	s.sendMu.Lock() // nothing else is sent in between
-	defer s.sendMu.Unlock()
-	s.mu.Lock()
+	defer s.mu.Unlock()
 	f := &s.first
-	if f.resends == maxResends || now.Sub(f.sent) > reportTime {
-		f.on(reportsOver)
+	if f.resends == maxResends || time.Since(f.at) > reportTime+f.growth {
+		f.on(ruleOver)
 	}
-	if f.stage != held && f.stage != watched {
-		s.mu.Unlock()
+	f.on(closeCame)
+	if f.stage != lost {
 		return false
 	}
-	f.on(lossReported)
+	pause := firstPause << f.resends
 	f.resends++
-	f.sent = now
-	s.mu.Unlock()
-	_ = s.sendChunk() // a stream that fails ends the reader too
+	f.at = time.Now().Add(pause)
+	if f.timer != nil { // else the first sending is not quite over, and sets it
+		f.timer.Reset(pause)
+	}
 	return true
 }
 
-// reportsDue runs on the timer.
-func (s *session) reportsDue() {
+// spoke notes that the client has sent data.
+func (s *session) spoke() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := &s.first
 	if f.stage == passed {
 		return
 	}
-	if left := reportTime - time.Since(f.sent); left > 0 {
-		f.timer.Reset(left)
-		return
+	f.on(clientSpoke)
+	if f.stage == spoken && f.timer != nil {
+		f.timer.Reset(0)
 	}
-	f.on(reportsOver)
 }
 
-// spoke notes that the client has sent data.
-func (s *session) spoke() {
+// firstBytesDue runs on the timer: it sends the chunk again or ends the rule.
+func (s *session) firstBytesDue() {
 	s.mu.Lock()
-	if s.first.stage != passed {
-		s.first.on(clientSpoke)
+	f := &s.first
+	if !f.stage.repeats() {
+		if left := reportTime + f.growth - time.Since(f.at); f.stage != passed && left > 0 {
+			f.timer.Reset(left)
+		} else {
+			f.on(reportsOver)
+		}
+		s.mu.Unlock()
+		return
 	}
 	s.mu.Unlock()
+	s.sendMu.Lock() // it is free: all others wait
+	defer s.sendMu.Unlock()
+	s.mu.Lock()
+	if !f.stage.repeats() {
+		s.mu.Unlock()
+		return
+	}
+	chunk := f.chunk
+	chunk.Ref()
+	f.on(chunkSent)
+	f.at = time.Now()
+	if f.stage != passed {
+		f.timer.Reset(reportTime + f.growth)
+	}
+	s.mu.Unlock()
+	_ = s.sendChunk(chunk) // a stream that fails ends the reader too
 }
 
 // turn waits until something other than the first chunk may be sent, and takes
 // sendMu. On an error it is not taken.
 func (s *session) turn() error {
+	if err := s.pauseUntilTurn(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.first.on(ruleOver)
+	s.mu.Unlock()
+	return nil
+}
+
+// pauseUntilTurn waits while nothing may be sent, and takes sendMu. On an error it
+// is not taken.
+func (s *session) pauseUntilTurn() error {
 	for {
 		s.sendMu.Lock()
 		s.mu.Lock()
-		wait := s.first.wait(time.Now())
+		wait, wake := s.first.wait(time.Now()), s.first.wake
+		s.mu.Unlock()
 		if wait <= 0 {
-			s.first.on(moreSent)
-			s.mu.Unlock()
 			return nil
 		}
-		wake := s.first.wake
-		s.mu.Unlock()
 		s.sendMu.Unlock()
 		if err := s.pause(wait, wake); err != nil {
 			return err
@@ -181,11 +250,15 @@ func (s *session) turn() error {
 
 // pause waits for d or wake; the error is that of a stream that ended meanwhile.
 func (s *session) pause(d time.Duration, wake <-chan struct{}) error {
+	began := time.Now()
 	t := time.NewTimer(d)
 	defer t.Stop()
 	ctx := s.stream.Context()
 	select {
 	case <-t.C:
+		s.mu.Lock()
+		s.first.late(time.Since(began) - d)
+		s.mu.Unlock()
 	case <-wake:
 	case <-ctx.Done():
 		return ctx.Err()

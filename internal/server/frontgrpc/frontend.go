@@ -28,6 +28,7 @@ func (s *session) Established(id wire.ConnectionID) error {
 	s.mu.Lock()
 	s.conn = id
 	s.stage = next(s.stage, established)
+	s.first.begin()
 	s.mu.Unlock()
 	s.sendMu.Lock()
 	defer s.sendMu.Unlock()

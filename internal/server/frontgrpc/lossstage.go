@@ -11,6 +11,11 @@ const (
 	// watched: the client has been quiet for long enough that more may follow;
 	// as long as nothing does, it may still tell that the chunk was lost.
 	watched
+	// lost: the client has lost the chunk, and will get it again in a moment.
+	lost
+	// spoken: as lost, but the client has spoken since. It knows its connection
+	// now: sent once more, the chunk arrives.
+	spoken
 	// passed: the rule is over, or it never applied. CLOSE_REQ is a close.
 	passed
 )
@@ -19,27 +24,47 @@ const (
 type lossEvent int
 
 const (
-	chunkSent    lossEvent = iota // the first chunk is being sent
-	clientSpoke                   // the client has sent data: it knows its connection
-	lossReported                  // a CLOSE_REQ that may be a report of loss
-	quietOver                     // the client was quiet for quietTime
-	reportsOver                   // a report of loss would have come by now, or there were too many
-	moreSent                      // something else is being sent, or the session is over
+	chunkSent   lossEvent = iota // the first chunk is being sent, perhaps again
+	clientSpoke                  // the client has sent data
+	closeCame                    // a CLOSE_REQ, in time to be a report of loss
+	quietOver                    // the client was quiet for quietTime
+	reportsOver                  // a report would have come by now
+	ruleOver                     // more is sent, a CLOSE_REQ is none in time, or the session is over
 )
 
 // next is the stage that follows l at e.
 func (l lossStage) next(e lossEvent) lossStage {
-	switch {
-	case l == silent && e == chunkSent:
-		return held
-	case l == held && e == quietOver:
-		return watched
-	case (l == held || l == watched) && e == lossReported:
-		return held // sent again
-	case l == silent && (e == quietOver || e == reportsOver):
-		return silent
-	case l == watched && (e == quietOver || e == chunkSent), l == held && e == chunkSent:
-		return l
+	switch e {
+	case chunkSent:
+		switch l {
+		case silent, lost:
+			return held
+		case spoken:
+			return passed
+		}
+	case clientSpoke:
+		if l == lost || l == spoken {
+			return spoken
+		}
+		return passed
+	case closeCame:
+		if l == held || l == watched {
+			return lost
+		}
+		return passed // there was nothing to lose, or it had been reported
+	case quietOver:
+		if l == held {
+			return watched
+		}
+	case reportsOver:
+		if l == held || l == watched {
+			return passed
+		}
+	case ruleOver:
+		return passed
 	}
-	return passed
+	return l
 }
+
+// repeats reports whether the chunk is to be sent again.
+func (l lossStage) repeats() bool { return l == lost || l == spoken }

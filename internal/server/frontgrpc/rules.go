@@ -137,7 +137,7 @@ func (s *session) closeRequest(p *wire.Packet) (bool, error) {
 	if ok, done, err := s.check(p, textEarlyClose, textNothingToShut); !ok {
 		return done, err
 	}
-	if s.resendLost() {
+	if s.lossReported() {
 		return false, nil
 	}
 	s.advance(closeAccepted)

@@ -83,7 +83,7 @@ func (s *session) settle() {
 	s.in.Payload = wire.Payload{}
 	s.mu.Lock()
 	s.stage = next(s.stage, finished)
-	s.first.on(moreSent)
+	s.first.on(ruleOver)
 	s.mu.Unlock()
 }
 

@@ -28,11 +28,13 @@ func TestStages(t *testing.T) {
 }
 
 func TestLossStages(t *testing.T) {
-	events := []lossEvent{chunkSent, clientSpoke, lossReported, quietOver, reportsOver, moreSent}
+	events := []lossEvent{chunkSent, clientSpoke, closeCame, quietOver, reportsOver, ruleOver}
 	want := map[lossStage][]lossStage{
 		silent:  {held, passed, passed, silent, silent, passed},
-		held:    {held, passed, held, watched, passed, passed},
-		watched: {watched, passed, held, watched, passed, passed},
+		held:    {held, passed, lost, watched, passed, passed},
+		watched: {watched, passed, lost, watched, passed, passed},
+		lost:    {held, spoken, passed, lost, lost, passed},
+		spoken:  {passed, spoken, passed, spoken, spoken, passed},
 		passed:  {passed, passed, passed, passed, passed, passed},
 	}
 	if len(want) != int(passed)+1 {
@@ -43,6 +45,9 @@ func TestLossStages(t *testing.T) {
 			if got := l.next(e); got != row[i] {
 				t.Errorf("stage %d, event %d: stage %d, want %d", l, e, got, row[i])
 			}
+		}
+		if l.repeats() != (l == lost || l == spoken) {
+			t.Errorf("stage %d repeats: %v", l, l.repeats())
 		}
 	}
 }
