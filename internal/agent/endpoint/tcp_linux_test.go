@@ -187,7 +187,7 @@ func (c *conn) sentSoFar() int64 {
 // reading or the writing side, the end is abnormal and what had arrived is there.
 func TestTCPResetIsNeverOrderly(t *testing.T) {
 	b := newRealBench(t, allExtensions, Config{Window: flow.WindowConfig{Initial: 4 << 20}})
-	for range 300 {
+	for range 100 {
 		id, ep := b.open(1 << 40)
 		if _, err := ep.Write([]byte("before")); err != nil {
 			t.Fatal(err)
