@@ -42,6 +42,9 @@ type Deps struct {
 	Leases coordinationclient.LeasesGetter
 	// NoPorts leaves out the health and admin ports.
 	NoPorts bool
+	// Chance replaces the random numbers from 0 to 1, 1 excluded, that spread
+	// attempts to connect, so that a recorded scenario is the same each time.
+	Chance func() float64
 }
 
 // Agent is one proxy-agent. Make it with New, run it once.
@@ -171,6 +174,7 @@ func (a *Agent) newFleet(deps Deps) error {
 		Received:  a.received,
 		Rooms:     a.endpoints,
 		Observer:  a.metrics.Fleet(),
+		Chance:    deps.Chance,
 	}))
 	return nil
 }

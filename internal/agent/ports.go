@@ -33,7 +33,7 @@ func (a *Agent) openPorts(deps Deps) error {
 	}
 	admin := observe.Admin{
 		MetricsPort: port,
-		Status:      func() fmt.Stringer { return a.status() },
+		Status:      func() fmt.Stringer { return a.Status() },
 		Profiling:   a.cfg.Profiling,
 	}
 	a.admin, err = observe.Listen(ctx, "admin-server-port", a.cfg.AdminAddress, admin.Handler())

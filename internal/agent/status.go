@@ -28,7 +28,8 @@ type Status struct {
 	Connections []endpoint.Info
 }
 
-func (a *Agent) status() Status {
+// Status describes the agent at this moment.
+func (a *Agent) Status() Status {
 	return Status{
 		AgentID:     a.cfg.AgentID,
 		Instance:    a.instance,

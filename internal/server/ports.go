@@ -27,7 +27,7 @@ func (s *Server) openPorts(deps Deps) error {
 	}
 	admin := observe.Admin{
 		Metrics:   s.metrics.Handler(),
-		Status:    func() fmt.Stringer { return s.status() },
+		Status:    func() fmt.Stringer { return s.Status() },
 		Extra:     map[string]http.Handler{"/checkz": http.HandlerFunc(s.explain)},
 		Profiling: s.cfg.Profiling,
 	}

@@ -44,6 +44,9 @@ type Deps struct {
 	Leases coordinationclient.LeasesGetter
 	// NoPorts leaves out the health and admin ports.
 	NoPorts bool
+	// Rand replaces the random bits that choose among equal backends, so that a
+	// recorded scenario is the same each time. Safe for concurrent use.
+	Rand func() uint64
 }
 
 // Server is one proxy-server. Make it with New, run it once.
@@ -87,7 +90,7 @@ type frontend interface {
 func New(cfg Config, deps Deps) (*Server, error) {
 	s := &Server{cfg: cfg, log: deps.Logger.WithValues("serverID", cfg.ServerID), started: time.Now()}
 	s.metrics = metrics.New(strategyNames(cfg.Strategies))
-	s.router = backend.New[*relay.Peer](backend.Config{Strategies: cfg.Strategies, FailureZone: cfg.FailureZone})
+	s.router = backend.New[*relay.Peer](backend.Config{Strategies: cfg.Strategies, FailureZone: cfg.FailureZone, Rand: deps.Rand})
 	budget := flow.NewBudget(cfg.FlowBudget)
 	s.relay = relay.New(relay.Config{
 		ServerID:           cfg.ServerID,

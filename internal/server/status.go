@@ -30,7 +30,8 @@ type Status struct {
 	LastErrors  []Failure            // newest first
 }
 
-func (s *Server) status() Status {
+// Status describes the server at this moment.
+func (s *Server) Status() Status {
 	return Status{
 		ServerID:    s.cfg.ServerID,
 		Mode:        s.cfg.Mode,

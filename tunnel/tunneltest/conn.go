@@ -1,6 +1,7 @@
 package tunneltest
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -241,4 +242,24 @@ func (d *deadline) passed() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return !d.at.IsZero() && !time.Now().Before(d.at)
+}
+
+// WaitReset waits until this side is told of a reset, without reading what may
+// have arrived before it, and returns true; false if ctx ends first or this side
+// is closed.
+func (c *Conn) WaitReset(ctx context.Context) bool {
+	for {
+		c.pair.mu.Lock()
+		reset, closed := c.pair.reset(c.side), c.pair.closed[c.side]
+		changed := c.pair.changed.wait()
+		c.pair.mu.Unlock()
+		if reset || closed {
+			return reset && !closed
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
 }

@@ -350,3 +350,22 @@ func TestSilentListenerAndRestart(t *testing.T) {
 		mustRead(t, <-accepted, "still up")
 	})
 }
+
+func TestWaitResetDoesNotRead(t *testing.T) {
+	bubble(t, func(t *testing.T, _ *Network, client, server *Conn) {
+		mustWrite(t, client, "unread")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if server.WaitReset(ctx) {
+			t.Error("a reset before there was one")
+		}
+		time.AfterFunc(time.Second, client.Reset)
+		if began := time.Now(); !server.WaitReset(t.Context()) || time.Since(began) != time.Second {
+			t.Errorf("no reset, or not in time: after %v", time.Since(began))
+		}
+		server.Close()
+		if server.WaitReset(t.Context()) {
+			t.Error("a side that is closed was told of a reset")
+		}
+	})
+}
