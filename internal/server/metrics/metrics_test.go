@@ -157,6 +157,12 @@ func TestAttemptsAndRetries(t *testing.T) {
 	})
 }
 
+func TestAnAnswerThatWasLost(t *testing.T) {
+	m := New(nil)
+	m.Relay().AnswerLost(nil)
+	check(t, m, map[string]float64{prefix + "dial_failure_count{reason=send_rsp}": 1})
+}
+
 func TestFailureLabelOfEveryReason(t *testing.T) {
 	want := map[wire.Reason]string{
 		wire.ReasonNoAgent: "no_agent", wire.ReasonBackendTimeout: "backend_dial_timeout", wire.ReasonBackendLost: "backend_close",

@@ -96,6 +96,12 @@ func (t *tunnelMetrics) DialFailed(req relay.Request, err *wire.DialError) {
 	t.failed.WithLabelValues(req.Frontend, err.Reason.String()).Inc()
 }
 
+// AnswerLost implements relay.Observer. COMPAT 5.1: a success could not be
+// passed on to the client.
+func (t *tunnelMetrics) AnswerLost(*relay.Tunnel) {
+	t.failures.WithLabelValues(failSendResponse).Inc()
+}
+
 // TunnelOpened implements relay.Observer.
 func (t *tunnelMetrics) TunnelOpened(tun *relay.Tunnel) {
 	t.dialDuration.Observe(tun.DialDuration().Seconds())

@@ -51,6 +51,7 @@ func (t *Tunnel) serve() {
 	err := t.front.Established(t.leg.id)
 	t.leaveFrontend(err, 0)
 	if err != nil {
+		t.relay.obs.AnswerLost(t)
 		t.err = errors.Join(ErrOver, err)
 		t.apply(evBroken, End{wire.ReasonAborted, "telling the client: " + err.Error()})
 	}

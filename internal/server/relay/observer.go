@@ -11,6 +11,9 @@ func (NopObserver) DialPending(int) {}
 // DialAttempt implements Observer.
 func (NopObserver) DialAttempt(AttemptFailure) {}
 
+// AnswerLost implements Observer.
+func (NopObserver) AnswerLost(*Tunnel) {}
+
 // TunnelOpened implements Observer.
 func (NopObserver) TunnelOpened(*Tunnel) {}
 

@@ -112,6 +112,9 @@ type Observer interface {
 	DialPending(delta int)
 	// DialAttempt is called for each attempt on a backend that did not succeed.
 	DialAttempt(f AttemptFailure)
+	// AnswerLost is called, after TunnelOpened, when the client could not be told
+	// that its tunnel is up.
+	AnswerLost(t *Tunnel)
 	// TunnelOpened and TunnelClosed are called once each per established tunnel.
 	TunnelOpened(t *Tunnel)
 	TunnelClosed(t *Tunnel, end End)

@@ -241,6 +241,7 @@ type countingObserver struct {
 	opened   int
 	closed   int
 	unknown  int
+	lost     int
 	writes   int
 	attempts []AttemptFailure
 	failures []*wire.DialError
@@ -261,6 +262,7 @@ func (o *countingObserver) DialAttempt(f AttemptFailure) {
 		o.onFail()
 	}
 }
+func (o *countingObserver) AnswerLost(*Tunnel)    { o.with(func() { o.lost++ }) }
 func (o *countingObserver) TunnelOpened(*Tunnel)  { o.with(func() { o.opened++ }) }
 func (o *countingObserver) FrontendWrote(float64) { o.with(func() { o.writes++ }) }
 func (o *countingObserver) ReaderBlocked(d int)   { o.with(func() { o.blocked += d }) }
