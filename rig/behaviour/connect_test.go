@@ -3,7 +3,6 @@ package behaviour
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
 	"fmt"
 	"net"
 	"strings"
@@ -79,7 +78,7 @@ func (f *front) reach(ctx context.Context) (halfConn, net.Conn, error) {
 	if f.tls == nil {
 		return raw.(*net.UnixConn), raw, nil
 	}
-	conn := tls.Client(raw, f.tls)
+	conn := strictTLS(raw, f.tls)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		raw.Close()
 		return nil, nil, fmt.Errorf("handshake: %w", err)

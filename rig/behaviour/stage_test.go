@@ -87,56 +87,24 @@ func (s *stage) quiet(limit time.Duration) {
 
 // gauges says which gauges are not at 0.
 func (s *stage) gauges() string {
-	var l list
-	server, agent := s.scrape(&l)
-	const old = "konnectivity_network_proxy_"
-	for _, name := range []string{
-		old + "server_established_connections",
-		old + "server_pending_backend_dials",
-		old + "server_http_connections",
-		old + `server_grpc_connections{service_method="Proxy"}`,
-		old + `server_full_receive_channels{service_method="Proxy"}`,
-		old + `server_full_receive_channels{service_method="Connect"}`,
-		"culvert_server_flow_budget_used_bytes",
-	} {
-		zero(&l, server, name)
-	}
-	for _, name := range []string{
-		old + "agent_open_endpoint_connections",
-		"culvert_agent_blocked_readers",
-		"culvert_agent_flow_budget_used_bytes",
-	} {
-		zero(&l, agent, name)
-	}
-	return l.String()
-}
-
-func zero(l *list, metrics map[string]float64, name string) {
-	if v, ok := metrics[name]; !ok {
-		l.add("%s is not there", name)
-	} else if v != 0 {
-		l.add("%s is %v", name, v)
-	}
-}
-
-func (s *stage) scrape(l *list) (server, agent map[string]float64) {
-	server, err := process.Scrape(s.server.Health + "/metrics")
-	if err != nil {
-		l.add("server: %v", err)
-	}
-	if agent, err = process.Scrape(s.agent.Health + "/metrics"); err != nil {
-		l.add("agent: %v", err)
-	}
-	return server, agent
+	return append(serverGauges(s.server), agentGauges(s.agent)...).String()
 }
 
 // usage is what a process holds.
 type usage struct{ goroutines, sockets int }
 
 func (s *stage) usage() (server, agent usage) {
-	var l list
-	sm, am := s.scrape(&l)
-	return usage{int(sm["go_goroutines"]), sockets(s.server.PID())}, usage{int(am["go_goroutines"]), sockets(s.agent.PID())}
+	return usage{goroutines(s.server.Admin), sockets(s.server.PID())}, usage{goroutines(s.agent.Admin), sockets(s.agent.PID())}
+}
+
+// goroutines counts those of a process. (The metric of that name varies with those
+// that collect the metrics.)
+func goroutines(admin string) int {
+	var n int
+	if _, text, err := process.Get(admin + "/debug/pprof/goroutine?debug=1"); err == nil {
+		fmt.Sscanf(text, "goroutine profile: total %d", &n)
+	}
+	return n
 }
 
 // idle is the least of several looks at processes that do nothing.
