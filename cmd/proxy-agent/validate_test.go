@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/culvert-proxy/culvert/internal/agent"
 	"github.com/culvert-proxy/culvert/internal/certs"
 )
 
@@ -82,8 +83,8 @@ func TestValidation(t *testing.T) {
 	}
 }
 
-// TestManifestFlagsPass parses and validates flag sets of common manifests.
-func TestManifestFlagsPass(t *testing.T) {
+// TestManifestFlagsStart starts agents with the flag sets of common manifests.
+func TestManifestFlagsStart(t *testing.T) {
 	tls, dir := pki(t)
 	token := filepath.Join(dir, "token")
 	if err := os.WriteFile(token, []byte("t\n"), 0o600); err != nil {
@@ -107,9 +108,17 @@ func TestManifestFlagsPass(t *testing.T) {
 			if err := f.set.Parse(args); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := f.validate(); err != nil {
-				t.Error(err)
+			cfg, err := f.validate()
+			if err != nil {
+				t.Fatal(err)
 			}
+			// What listens does so on free ports of loopback here.
+			cfg.HealthAddress, cfg.AdminAddress = "127.0.0.1:0", "127.0.0.1:0"
+			a, err := agent.New(cfg, agent.Deps{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a.Close()
 		})
 	}
 }

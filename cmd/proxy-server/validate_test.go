@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/culvert-proxy/culvert/internal/certs"
+	"github.com/culvert-proxy/culvert/internal/server"
 )
 
 // pki makes the files that a complete command line names.
@@ -102,8 +103,8 @@ func TestValidation(t *testing.T) {
 	}
 }
 
-// TestManifestFlagsPass parses and validates flag sets of common manifests.
-func TestManifestFlagsPass(t *testing.T) {
+// TestManifestFlagsStart starts servers with the flag sets of common manifests.
+func TestManifestFlagsStart(t *testing.T) {
 	tcp, cluster, dir := pki(t)
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	if err := os.WriteFile(kubeconfig, []byte("{}"), 0o600); err != nil {
@@ -130,9 +131,19 @@ func TestManifestFlagsPass(t *testing.T) {
 			if err := f.set.Parse(args); err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := f.validate(); err != nil {
-				t.Error(err)
+			cfg, _, err := f.validate()
+			if err != nil {
+				t.Fatal(err)
 			}
+			// What listens does so on free ports of loopback here.
+			for _, address := range []*string{&cfg.ServerAddress, &cfg.AgentAddress, &cfg.HealthAddress, &cfg.AdminAddress} {
+				*address = "127.0.0.1:0"
+			}
+			s, err := server.New(cfg, server.Deps{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Close()
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
@@ -49,15 +50,15 @@ func (l *Logging) Validate() error {
 }
 
 // Logger makes the process's logger; stderr is where JSON lines go. Only main
-// calls it: klog's own state belongs to the process.
+// calls it: klog's own state belongs to the process. Repeated lines are limited.
 func (l *Logging) Logger(stderr io.Writer) klog.Logger {
 	if l.format != "json" {
-		return klog.Background()
+		return Limited(klog.Background(), time.Now)
 	}
 	// klog filters by verbosity before it hands a line on, so slog lets all pass.
 	handler := slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: slog.Level(-128)})
 	klog.SetLoggerWithOptions(logr.FromSlogHandler(handler), klog.ContextualLogger(true))
-	return klog.Background()
+	return Limited(klog.Background(), time.Now)
 }
 
 func logUsage(name string) string {
