@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"sync"
 	"syscall"
@@ -201,4 +202,17 @@ func within(t testing.TB, since time.Time, promised time.Duration, what string) 
 	if took := time.Since(since); took > promised+grace {
 		t.Errorf("%s took %v, promised are %v", what, took, promised)
 	}
+}
+
+// newEndpointOn is newEndpoint on another loopback address.
+func newEndpointOn(t testing.TB, host string, serve func(e *endpoint, c *net.TCPConn)) *endpoint {
+	t.Helper()
+	listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &endpoint{addr: listener.Addr().String(), listener: listener, over: make(chan struct{}), conns: map[*net.TCPConn]bool{}}
+	go e.accept(serve)
+	t.Cleanup(e.close)
+	return e
 }
