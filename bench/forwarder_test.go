@@ -78,7 +78,7 @@ func TestForwarderBuffersOneProduct(t *testing.T) {
 				}
 			}
 		}()
-		time.Sleep(time.Minute) // fake: nothing moves any more
+		<-time.After(time.Minute) // fake: nothing moves any more
 		synctest.Wait()
 		// What is held, what run has read and not yet taken in, and what deliver holds.
 		if limit := p.buffer() + 3*(16<<10); sent > limit {

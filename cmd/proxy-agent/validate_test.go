@@ -10,6 +10,7 @@ import (
 
 	"github.com/culvert-proxy/culvert/internal/agent"
 	"github.com/culvert-proxy/culvert/internal/certs"
+	"github.com/culvert-proxy/culvert/internal/golden"
 )
 
 // pki makes the files that a complete command line names.
@@ -67,18 +68,8 @@ func TestValidation(t *testing.T) {
 		{"logging format unknown", tls, []string{"--logging-format=xml"}, "text, json"},
 		{"drain timeout negative", tls, []string{"--drain-timeout=-1s"}, "--drain-timeout=-1s"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			var stdout, stderr bytes.Buffer
-			code := run(context.Background(), append(c.base, c.args...), func(string) string { return "" }, &stdout, &stderr)
-			if code != 1 {
-				t.Errorf("exit status %d, want 1", code)
-			}
-			if got := stderr.String(); !strings.Contains(got, c.want) || strings.Count(got, "\n") != 1 {
-				t.Errorf("standard error is %q, want one line with %q", got, c.want)
-			}
-			if stdout.Len() > 0 {
-				t.Errorf("standard output is %q, want nothing", stdout.String())
-			}
+		golden.Refused(t, golden.Refusal{Name: c.name, Args: append(c.base, c.args...), Want: c.want}, func(args []string, stdout, stderr *bytes.Buffer) int {
+			return run(context.Background(), args, noEnvironment, stdout, stderr)
 		})
 	}
 }
@@ -104,7 +95,7 @@ func TestManifestFlagsStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer
-			f := newFlags(&stderr, func(string) string { return "" })
+			f := newFlags(&stderr, noEnvironment)
 			if err := f.set.Parse(args); err != nil {
 				t.Fatal(err)
 			}

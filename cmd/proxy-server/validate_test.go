@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/culvert-proxy/culvert/internal/certs"
+	"github.com/culvert-proxy/culvert/internal/golden"
 	"github.com/culvert-proxy/culvert/internal/server"
 )
 
@@ -87,18 +88,8 @@ func TestValidation(t *testing.T) {
 		{"no cluster cert", uds, nil, "--cluster-cert: needed"},
 		{"nobody knows who agents are", uds, cluster[:2], "--insecure-allow-unauthenticated-agents"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			var stdout, stderr bytes.Buffer
-			code := run(context.Background(), append(c.base, c.args...), func(string) string { return "" }, &stdout, &stderr)
-			if code != 1 {
-				t.Errorf("exit status %d, want 1", code)
-			}
-			if got := stderr.String(); !strings.Contains(got, c.want) || strings.Count(got, "\n") != 1 {
-				t.Errorf("standard error is %q, want one line with %q", got, c.want)
-			}
-			if stdout.Len() > 0 {
-				t.Errorf("standard output is %q, want nothing", stdout.String())
-			}
+		golden.Refused(t, golden.Refusal{Name: c.name, Args: append(c.base, c.args...), Want: c.want}, func(args []string, stdout, stderr *bytes.Buffer) int {
+			return run(context.Background(), args, noEnvironment, stdout, stderr)
 		})
 	}
 }
@@ -127,7 +118,7 @@ func TestManifestFlagsStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stderr bytes.Buffer
-			f := newFlags(&stderr, func(string) string { return "" })
+			f := newFlags(&stderr, noEnvironment)
 			if err := f.set.Parse(args); err != nil {
 				t.Fatal(err)
 			}
@@ -162,7 +153,7 @@ func TestServerIDFromEnvironment(t *testing.T) {
 	if err := f.set.Parse([]string{"--server-id=from-flag"}); err != nil || f.serverID != "from-flag" {
 		t.Errorf("server ID is %q (%v), want the flag to win", f.serverID, err)
 	}
-	a, b := newFlags(&bytes.Buffer{}, func(string) string { return "" }), newFlags(&bytes.Buffer{}, func(string) string { return "" })
+	a, b := newFlags(&bytes.Buffer{}, noEnvironment), newFlags(&bytes.Buffer{}, noEnvironment)
 	if a.serverID == "" || a.serverID == b.serverID {
 		t.Errorf("IDs of two processes are %q and %q", a.serverID, b.serverID)
 	}

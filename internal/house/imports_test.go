@@ -65,6 +65,7 @@ func table() map[string]room {
 		"internal/observe":   {nil, []string{grpc}, "shows what it is given"},
 		"internal/transport": {nil, []string{prom, "k8s.io/client-go"}, "listeners and TLS, for both binaries alike"},
 		"internal/lifecycle": {nil, []string{grpc, prom}, "start and stop, for both binaries alike"},
+		"internal/golden":    {nil, []string{grpc, kube}, "texts and numbers that tests of both binaries hold; no program imports it"},
 		"internal/house":     {nil, nil, "rules only"},
 		"internal/options":   {[]string{"tunnel/wire", "internal/transport"}, []string{grpc, prom}, "flags and logging that both binaries share"},
 		"cmd/proxy-server":   {[]string{"internal/server", "internal/server/backend", "internal/lease", "internal/lifecycle", "internal/options", "internal/transport"}, nil, "one assembly and its flags"},

@@ -3,7 +3,6 @@ package metrics
 import (
 	"errors"
 	"io"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,35 +11,14 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/culvert-proxy/culvert/internal/agent/endpoint"
+	"github.com/culvert-proxy/culvert/internal/golden"
 	"github.com/culvert-proxy/culvert/tunnel/wire"
 )
 
-// check compares single series.
+// check compares single series, written as the text format writes them.
 func check(t *testing.T, m *Metrics, want map[string]float64) {
 	t.Helper()
-	families, err := m.Gatherer().Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]float64{}
-	for _, f := range families {
-		for _, s := range f.GetMetric() {
-			var labels []string
-			for _, l := range s.GetLabel() {
-				labels = append(labels, l.GetName()+"="+l.GetValue())
-			}
-			name := f.GetName() + "{" + strings.Join(labels, ",") + "}"
-			got[name] = s.GetCounter().GetValue() + s.GetGauge().GetValue() + float64(s.GetHistogram().GetSampleCount())
-		}
-	}
-	for name, v := range want {
-		if !strings.Contains(name, "{") {
-			name += "{}"
-		}
-		if have, ok := got[name]; !ok || have != v {
-			t.Errorf("%s is %v (there: %v), want %v", name, have, ok, v)
-		}
-	}
+	golden.Values(t, m.Gatherer(), want)
 }
 
 func TestStreams(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/culvert-proxy/culvert/internal/golden"
 	"github.com/culvert-proxy/culvert/internal/server/agentlink"
 	"github.com/culvert-proxy/culvert/internal/server/relay"
 	"github.com/culvert-proxy/culvert/tunnel/wire"
@@ -21,29 +21,7 @@ import (
 // check compares single series, written as the text format writes them.
 func check(t *testing.T, m *Metrics, want map[string]float64) {
 	t.Helper()
-	families, err := m.Gatherer().Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]float64{}
-	for _, f := range families {
-		for _, s := range f.GetMetric() {
-			var labels []string
-			for _, l := range s.GetLabel() {
-				labels = append(labels, l.GetName()+"="+l.GetValue())
-			}
-			name := f.GetName() + "{" + strings.Join(labels, ",") + "}"
-			got[name] = s.GetCounter().GetValue() + s.GetGauge().GetValue() + float64(s.GetHistogram().GetSampleCount())
-		}
-	}
-	for name, v := range want {
-		if !strings.Contains(name, "{") {
-			name += "{}"
-		}
-		if have, ok := got[name]; !ok || have != v {
-			t.Errorf("%s is %v (there: %v), want %v", name, have, ok, v)
-		}
-	}
+	golden.Values(t, m.Gatherer(), want)
 }
 
 // stub is a frontend and an agent's outlet at once, for a relay whose packets
