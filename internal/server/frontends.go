@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 
@@ -21,12 +22,37 @@ func (f *connectFrontend) serve(l net.Listener) error { return f.Serve(l) }
 func (f *connectFrontend) stop()                      { f.Stop() }
 func (f *connectFrontend) close()                     { f.Close() }
 
+// flush has nothing to do: what a tunnel's end says is in the socket by then.
+func (f *connectFrontend) flush(context.Context) {}
+
 // grpcFrontend adapts gRPC.
-type grpcFrontend struct{ rpc *grpc.Server }
+type grpcFrontend struct {
+	rpc     *grpc.Server
+	stopped chan struct{} // closed when stop has come to its end
+}
+
+func newGRPCFrontend(rpc *grpc.Server) *grpcFrontend {
+	return &grpcFrontend{rpc: rpc, stopped: make(chan struct{})}
+}
 
 func (f *grpcFrontend) serve(l net.Listener) error { return f.rpc.Serve(l) }
 
 // stop closes the listener and tells clients by GOAWAY to open no new stream;
 // GracefulStop itself waits for the streams, so it goes on beside us.
-func (f *grpcFrontend) stop()  { go f.rpc.GracefulStop() }
+func (f *grpcFrontend) stop() {
+	go func() {
+		f.rpc.GracefulStop()
+		close(f.stopped)
+	}()
+}
+
+// flush waits until every connection is empty and closed: gRPC sends beside us,
+// and what a client is told last may not have left yet when its tunnel has ended.
+func (f *grpcFrontend) flush(ctx context.Context) {
+	select {
+	case <-f.stopped:
+	case <-ctx.Done():
+	}
+}
+
 func (f *grpcFrontend) close() { f.rpc.Stop() }

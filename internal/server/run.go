@@ -14,8 +14,12 @@ import (
 	"github.com/culvert-proxy/culvert/tunnel/wire"
 )
 
-// stopLimit bounds the end of a server whose tunnels were told to end.
-const stopLimit = 5 * time.Second
+const (
+	// stopLimit bounds the end of a server whose tunnels were told to end.
+	stopLimit = 5 * time.Second
+	// flushLimit bounds the last words to clients, which may not be reading.
+	flushLimit = time.Second
+)
 
 // Run serves until ctx ends, then stops as COMPAT 11 says, and returns nil; or
 // until a listener fails, and returns why. It closes everything before it returns.
@@ -75,6 +79,9 @@ func (s *Server) stop(counting context.CancelFunc) {
 	if err := s.relay.Shutdown(ctx, relay.End{Reason: wire.ReasonShutdown, Text: "the proxy server is stopping"}); err != nil {
 		s.log.Info("Some tunnels did not end in time and are cut", "tunnels", s.relay.Tunnels())
 	}
+	last, end := context.WithTimeout(ctx, flushLimit)
+	defer end()
+	s.frontend.flush(last)
 }
 
 // Close ends everything at once and waits for it. It may be called again.

@@ -81,6 +81,9 @@ type frontend interface {
 	serve(l net.Listener) error
 	// stop takes no new clients; tunnels go on.
 	stop()
+	// flush waits, after stop, until clients have been sent what their tunnels'
+	// ends had to say.
+	flush(ctx context.Context)
 	// close ends everything that is left.
 	close()
 }
@@ -177,7 +180,7 @@ func (s *Server) openFrontend(deps Deps) error {
 	ping, policy := transport.FrontendKeepalive(s.cfg.FrontendKeepaliveTime)
 	rpc := grpc.NewServer(append(frontgrpc.ServerOptions(ping, policy, nil), grpc.Creds(creds))...)
 	frontgrpc.New(frontgrpc.Config{ServerID: s.cfg.ServerID, Extensions: s.offers() & link.ClientExtensions}, s.relay, s.metrics.Clients()).Register(rpc)
-	s.frontend = &grpcFrontend{rpc}
+	s.frontend = newGRPCFrontend(rpc)
 	return nil
 }
 
