@@ -214,7 +214,7 @@ const settleLimit = 15 * time.Second
 
 // stuck has four connections that nobody reads and four whose endpoint reads
 // nothing, and wants everything else to go on.
-func (s *stage) stuck(dial dialer) {
+func (s *stage) stuck(w who, dial dialer) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), hangLimit)
 	defer cancel()
@@ -222,7 +222,8 @@ func (s *stage) stuck(dial dialer) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	var stuck []net.Conn
+	stuck := []net.Conn{neighbour}
+	var over atomic.Bool
 	var writers sync.WaitGroup
 	for range 4 {
 		reader, err := s.ask(ctx, dial, fmt.Sprintf("give %d\n", 64<<20))
@@ -234,10 +235,35 @@ func (s *stage) stuck(dial dialer) {
 			s.Fatal(err)
 		}
 		stuck = append(stuck, reader, writer)
-		writers.Go(func() { io.CopyBuffer(onlyWriter{writer}, stream(), make([]byte, 32<<10)) })
+		writers.Go(func() {
+			for piece := make([]byte, 32<<10); !over.Load(); {
+				if _, err := writer.Write(piece); err != nil {
+					return
+				}
+			}
+		})
 	}
+	s.neighbours(ctx, neighbour, dial)
+	over.Store(true)
+	if w.lossy {
+		s.endpoint.letGo() // the library cannot close while one of its writes is stuck
+	}
+	var closes sync.WaitGroup
+	for _, c := range stuck {
+		closes.Go(func() { c.Close() })
+	}
+	closes.Wait()
+	writers.Wait()
+	s.idle(settleLimit + 10*time.Second) // an orderly close of a stuck tunnel takes its time
+	s.endpoint.letGo()
+	s.settled(settleLimit)
+}
+
+// neighbours uses a connection beside stuck ones, and new ones.
+func (s *stage) neighbours(ctx context.Context, neighbour net.Conn, dial dialer) {
+	s.Helper()
+	const patience = 5 * time.Second // a link that waits for a stuck tunnel waits for longer
 	r := rand.New(rand.NewPCG(5, 6))
-	const patience = 5 * time.Second // an agent link that waits for one tunnel waits for longer
 	for range 100 {
 		stop := time.AfterFunc(patience, func() { neighbour.Close() })
 		if err := exchange(neighbour, r); err != nil {
@@ -257,14 +283,6 @@ func (s *stage) stuck(dial dialer) {
 		}
 		c.Close()
 	}
-	var closes sync.WaitGroup
-	for _, c := range append(stuck, neighbour) {
-		closes.Go(func() { c.Close() })
-	}
-	closes.Wait()
-	writers.Wait()
-	s.endpoint.letGo()
-	s.settled(settleLimit + 10*time.Second) // an orderly close of a stuck tunnel takes its time
 }
 
 // refused dials an address where nobody listens.

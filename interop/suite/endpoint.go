@@ -30,6 +30,7 @@ type endpoint struct {
 	open    atomic.Int64
 	over    chan struct{} // closed when the test ends
 	hold    chan struct{} // closed by letGo
+	once    sync.Once
 }
 
 func newEndpoint(t *testing.T) *endpoint {
@@ -104,7 +105,7 @@ func (e *endpoint) serve(c net.Conn) {
 }
 
 // letGo makes held connections read on.
-func (e *endpoint) letGo() { close(e.hold) }
+func (e *endpoint) letGo() { e.once.Do(func() { close(e.hold) }) }
 
 // Sizes of the banner: so many pieces of so many bytes, each of its own letter.
 const (

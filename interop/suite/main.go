@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
 	"github.com/culvert-proxy/culvert/rig/process"
 )
 
@@ -29,7 +32,14 @@ func Main(m *testing.M) int {
 		}
 		os.Setenv(binVariable, dir)
 	}
+	quiet()
 	return process.Main(m)
+}
+
+// quiet drops the library's log, which has an error for each of the bytes that
+// it loses, thousands in all.
+func quiet() {
+	klog.SetLogger(logr.Discard())
 }
 
 // build compiles the programs into dir.

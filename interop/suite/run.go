@@ -58,7 +58,7 @@ func (s *stage) behave(w who, n scale) {
 		{"bulk", func(s *stage) { s.bulk(dial, n.bulk) }},
 		{"refused", func(s *stage) { s.refused(dial) }},
 		{"canceled", func(s *stage) { s.canceled(dial, n.canceled) }},
-		{"stuck", func(s *stage) { s.stuck(dial) }},
+		{"stuck", func(s *stage) { s.stuck(w, dial) }},
 	} {
 		outer := s.T
 		outer.Run(part.name, func(t *testing.T) {

@@ -71,20 +71,24 @@ func (s *stage) tls() *tls.Config {
 // and the server.
 func (s *stage) settled(limit time.Duration) {
 	s.Helper()
+	s.idle(limit)
+	s.zero(limit, "connections at the endpoint", func() float64 { return float64(s.endpoint.open.Load()) })
+}
+
+// idle waits until the agent and the server have nothing left.
+func (s *stage) idle(limit time.Duration) {
+	s.Helper()
 	const prefix = "konnectivity_network_proxy_"
-	gauges := map[string]func() float64{
-		"connections at the endpoint": func() float64 { return float64(s.endpoint.open.Load()) },
-		"open_endpoint_connections":   func() float64 { return s.agent.Metric(prefix + "agent_open_endpoint_connections") },
-		"established_connections":     func() float64 { return s.server.Metric(prefix + "server_established_connections") },
-		"pending_backend_dials":       func() float64 { return s.server.Metric(prefix + "server_pending_backend_dials") },
-		"grpc_connections": func() float64 {
-			return s.server.Metric(prefix + `server_grpc_connections{service_method="Proxy"}`)
-		},
-		"http_connections": func() float64 { return s.server.Metric(prefix + "server_http_connections") },
+	for _, series := range []string{"server_established_connections", "server_pending_backend_dials", `server_grpc_connections{service_method="Proxy"}`, "server_http_connections"} {
+		s.zero(limit, series, func() float64 { return s.server.Metric(prefix + series) })
 	}
-	for name, read := range gauges {
-		if !process.Within(limit, func() bool { return read() == 0 }) {
-			s.Errorf("%s: %v are left after %v", name, read(), limit)
-		}
+	s.zero(limit, "agent_open_endpoint_connections", func() float64 { return s.agent.Metric(prefix + "agent_open_endpoint_connections") })
+}
+
+// zero waits until a gauge reads 0.
+func (s *stage) zero(limit time.Duration, name string, read func() float64) {
+	s.Helper()
+	if !process.Within(limit, func() bool { return read() == 0 }) {
+		s.Errorf("%s: %v are left after %v", name, read(), limit)
 	}
 }
