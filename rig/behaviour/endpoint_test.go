@@ -135,6 +135,18 @@ func alive(c *net.TCPConn) bool {
 	return err == nil && is
 }
 
+// unsent is what the kernel holds of what c wrote: the other side's kernel has
+// not acknowledged it.
+func unsent(c *net.TCPConn) int {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	n := 0
+	raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ) })
+	return n
+}
+
 // echo sends back what it gets, and closes after EOF.
 func echo(_ *endpoint, c *net.TCPConn) {
 	io.Copy(c, c)

@@ -62,6 +62,18 @@ func eachKind(t *testing.T, f func(t *testing.T, k kind), only ...kind) {
 	}
 }
 
+// eachKindAtOnce is eachKind for tests that mostly wait.
+func eachKindAtOnce(t *testing.T, f func(t *testing.T, k kind), only ...kind) {
+	if len(only) == 0 {
+		only = kinds()
+	}
+	var runs runs
+	for _, k := range only {
+		runs.add(k.String(), func(t *testing.T) { f(t, k) })
+	}
+	runs.together(t)
+}
+
 // tunnel is a client's connection, whatever the way in.
 type tunnel interface {
 	net.Conn
@@ -116,7 +128,13 @@ func clientTLS(t testing.TB, ground *process.Ground) *tls.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
+	config := &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}, ServerName: "127.0.0.1", MinVersion: tls.VersionTLS12}
+	if !soak() {
+		// The key exchange that is cheapest under the race detector: handshakes are
+		// not what this is about.
+		config.CurvePreferences = []tls.CurveID{tls.CurveP256}
+	}
+	return config
 }
 
 // Dial opens a tunnel to an endpoint.

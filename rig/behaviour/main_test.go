@@ -85,6 +85,28 @@ func many(t testing.TB, n, width int, f func(i int) error) {
 	}
 }
 
+// runs are subtests that run side by side, however few tests may run in parallel.
+type runs []struct {
+	name string
+	f    func(t *testing.T)
+}
+
+func (r *runs) add(name string, f func(t *testing.T)) {
+	*r = append(*r, struct {
+		name string
+		f    func(t *testing.T)
+	}{name, f})
+}
+
+// together returns when all of them are done.
+func (r *runs) together(t *testing.T) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	for _, run := range *r {
+		running.Go(func() { t.Run(run.name, run.f) })
+	}
+}
+
 // after waits for d, for what is about time itself.
 func after(d time.Duration) {
 	timer := time.NewTimer(d)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -72,7 +73,9 @@ func (p *Process) Log() string {
 }
 
 func (p *Process) tail(n int) string {
-	lines := strings.Split(p.Log(), "\n")
+	lines := slices.DeleteFunc(strings.Split(p.Log(), "\n"), func(line string) bool {
+		return strings.Contains(line, `"option" flag=`) // the whole command line; seldom the cause
+	})
 	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }
 

@@ -3,6 +3,7 @@ package process
 import (
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"path/filepath"
@@ -186,16 +187,21 @@ func Get(url string) (status int, body string, err error) {
 }
 
 // FreePorts finds n ports on host that nobody listens on just now, all different.
+// They lie below those that the kernel gives to outgoing connections, and are
+// chosen at random, so that tests that run side by side do not meet.
 func FreePorts(t testing.TB, host string, n int) []int {
 	t.Helper()
-	ports := make([]int, n)
-	for i := range ports {
-		listener, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-		if err != nil {
+	const lowest, highest = 10000, 32000
+	var ports []int
+	for tries := 0; len(ports) < n; tries++ {
+		port := lowest + rand.IntN(highest-lowest)
+		listener, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+		if err == nil {
+			defer listener.Close() // held until all are found
+			ports = append(ports, port)
+		} else if tries > 1000 {
 			t.Fatal(err)
 		}
-		defer listener.Close() // held until all are found
-		ports[i] = listener.Addr().(*net.TCPAddr).Port
 	}
 	return ports
 }
