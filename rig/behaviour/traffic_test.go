@@ -91,8 +91,8 @@ func (s *stage) bothWays(up, down uint64, n int64) error {
 func TestBehaviour10Short(t *testing.T) {
 	eachKind(t, func(t *testing.T, k kind) {
 		tunnels := 10_000
-		if k == connectTLS {
-			tunnels = scaled(3000, tunnels) // each pays a handshake
+		if k == connectTLS || k == grpcSingle {
+			tunnels = scaled(3000, tunnels) // each pays a TLS or gRPC connection
 		}
 		s := newStage(t, k, options{})
 		e := newEndpoint(t, echo)
