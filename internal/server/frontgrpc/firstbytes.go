@@ -21,9 +21,9 @@ import (
 //     does not close before the rule is over.
 //   - It is sent again after a growing pause: at once it would arrive, and be
 //     lost, again and again while the caller waits for a processor.
-//   - On a busy machine reports take longer, so the times grow with how late this
-//     process's own timers are: more data behind a chunk that turns out to be lost
-//     would be a gap.
+//   - On a busy machine reports take longer, so the times grow with how long
+//     reports have taken lately, and with how late this process's own timers were:
+//     more data behind a chunk that turns out to be lost would be a gap.
 //
 // A client that closes in spite of all that in the time of a report, having sent
 // nothing, cannot be told from one that lost the chunk: it gets the chunk again,
@@ -33,41 +33,41 @@ const (
 	// holdTime is how long after the answer to the dial the first chunk leaves.
 	holdTime = 5 * time.Millisecond
 	// quietTime is how long after it the client must be quiet before more leaves.
-	quietTime = 40 * time.Millisecond
+	quietTime = 60 * time.Millisecond
 	// reportTime is how long after the chunk a CLOSE_REQ is a report of loss.
-	reportTime = 90 * time.Millisecond
-	// lateFactor is by how many times the lateness of a timer the two times above
-	// grow, maxGrowth by how much in all.
-	lateFactor = 10
-	maxGrowth  = 1000 * time.Millisecond
+	reportTime = 110 * time.Millisecond
+	// growFactor is by how many times the longest delay lately the two times above
+	// grow, maxGrowth by how much at most.
+	growFactor = 5
+	maxGrowth  = 500 * time.Millisecond
 	// maxResends is how often the chunk is sent again, firstPause the pause before
-	// the first time; it doubles.
-	maxResends = 5
-	firstPause = 2 * time.Millisecond
+	// the first time; the next ones are pauseFactor times as long each.
+	maxResends  = 5
+	firstPause  = 2 * time.Millisecond
+	pauseFactor = 3
 )
 
 // firstBytes is a session's state under the rule. Guarded by the session's mu.
 type firstBytes struct {
-	applies bool // fixed after construction
+	pace    *pace // fixed after construction; nil if the rule does not apply
 	stage   lossStage
 	chunk   mem.BufferSlice // while it may have to be sent again
 	at      time.Time       // when the dial was answered, then when the chunk leaves or left
-	growth  time.Duration   // of quietTime and reportTime
 	resends int
+	pause   time.Duration // before the last resend
+	doubt   bool          // the client closes and may have lost the chunk
 	wake    chan struct{} // closed when the rule is over; whoever waits to send listens
 	timer   *time.Timer   // sends again, or ends the rule
 }
 
-// late notes that a timer was late.
-func (f *firstBytes) late(d time.Duration) {
-	if d > 0 {
-		f.growth = min(maxGrowth, f.growth+lateFactor*d)
-	}
+// grown is a time of the rule under present conditions.
+func (f *firstBytes) grown(d time.Duration) time.Duration {
+	return d + min(maxGrowth, growFactor*f.pace.lately())
 }
 
 // begin starts the rule; the dial is being answered.
 func (f *firstBytes) begin() {
-	if !f.applies {
+	if f.pace == nil {
 		f.stage = passed
 		return
 	}
@@ -97,7 +97,7 @@ func (f *firstBytes) wait(now time.Time) time.Duration {
 	case silent:
 		return holdTime - now.Sub(f.at)
 	case held:
-		left := quietTime + f.growth - now.Sub(f.at)
+		left := f.grown(quietTime) - now.Sub(f.at)
 		if left <= 0 {
 			f.on(quietOver)
 		}
@@ -111,7 +111,10 @@ func (f *firstBytes) wait(now time.Time) time.Duration {
 // sendFirst sends the beginning of p alone, if the rule asks for it, and takes it
 // out of p.
 func (s *session) sendFirst(p *wire.Payload) error {
-	if !s.first.applies {
+	s.mu.Lock()
+	over := s.first.stage == passed
+	s.mu.Unlock()
+	if over {
 		return nil
 	}
 	if err := s.pauseUntilTurn(); err != nil {
@@ -138,7 +141,7 @@ func (s *session) sendFirst(p *wire.Payload) error {
 	case f.stage.repeats():
 		f.timer = time.AfterFunc(time.Until(f.at), s.firstBytesDue)
 	case f.stage != passed:
-		f.timer = time.AfterFunc(reportTime+f.growth, s.firstBytesDue)
+		f.timer = time.AfterFunc(f.grown(reportTime), s.firstBytesDue)
 	}
 	return err
 }
@@ -156,20 +159,35 @@ func (s *session) lossReported() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	f := &s.first
-	if f.resends == maxResends || time.Since(f.at) > reportTime+f.growth {
+	if f.stage == passed {
+		return false
+	}
+	f.doubt = f.stage != silent
+	if f.resends == maxResends || time.Since(f.at) > f.grown(reportTime) {
 		f.on(ruleOver)
 	}
 	f.on(closeCame)
 	if f.stage != lost {
 		return false
 	}
-	pause := firstPause << f.resends
+	f.doubt = false
+	f.pace.note(time.Since(f.at))
 	f.resends++
+	f.pause = max(firstPause, f.pause*pauseFactor)
+	pause := f.pause + min(maxGrowth, f.pace.lately())
 	f.at = time.Now().Add(pause)
 	if f.timer != nil { // else the first sending is not quite over, and sets it
 		f.timer.Reset(pause)
 	}
 	return true
+}
+
+// gapAhead reports that data would reach a client which has lost what came before
+// it. It closes, so it is sent nothing more.
+func (s *session) gapAhead() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.first.doubt
 }
 
 // spoke notes that the client has sent data.
@@ -191,7 +209,7 @@ func (s *session) firstBytesDue() {
 	s.mu.Lock()
 	f := &s.first
 	if !f.stage.repeats() {
-		if left := reportTime + f.growth - time.Since(f.at); f.stage != passed && left > 0 {
+		if left := f.grown(reportTime) - time.Since(f.at); f.stage != passed && left > 0 {
 			f.timer.Reset(left)
 		} else {
 			f.on(reportsOver)
@@ -212,7 +230,7 @@ func (s *session) firstBytesDue() {
 	f.on(chunkSent)
 	f.at = time.Now()
 	if f.stage != passed {
-		f.timer.Reset(reportTime + f.growth)
+		f.timer.Reset(f.grown(reportTime))
 	}
 	s.mu.Unlock()
 	_ = s.sendChunk(chunk) // a stream that fails ends the reader too
@@ -256,9 +274,7 @@ func (s *session) pause(d time.Duration, wake <-chan struct{}) error {
 	ctx := s.stream.Context()
 	select {
 	case <-t.C:
-		s.mu.Lock()
-		s.first.late(time.Since(began) - d)
-		s.mu.Unlock()
+		s.srv.pace.note(time.Since(began) - d)
 	case <-wake:
 	case <-ctx.Done():
 		return ctx.Err()

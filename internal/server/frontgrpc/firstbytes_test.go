@@ -18,22 +18,26 @@ func nothing(c interface{ ExpectNothing() }, d time.Duration) {
 
 // The endpoint speaks first, and the client has lost it up to five times.
 func TestLostFirstChunkIsSentAgain(t *testing.T) {
-	for lost := range maxResends + 1 {
+	for times := range maxResends + 1 {
 		bubble(t, func(t *testing.T, w *world) {
 			a, c := w.agent(), w.client(0)
 			w.open(c, a, 1)
 			a.SendData(1, []byte("banner"))
-			synctest.Wait()
-			a.SendData(1, []byte(", and more"))
-			for range lost {
-				c.ExpectData(1, []byte("banner"))
-				nothing(c, quietTime-1)
+			nothing(c, holdTime-1)
+			pass(1)
+			pause := firstPause
+			for range times {
+				c.ExpectData(1, []byte("banne"))
 				c.Send(closeReq(1))
+				nothing(c, pause-1)
+				pass(1)
+				pause *= pauseFactor
 			}
-			c.ExpectData(1, []byte("banner"))
+			c.ExpectData(1, []byte("banne"))
+			a.SendData(1, []byte(", and more"))
 			nothing(c, quietTime-1)
 			pass(1)
-			c.ExpectData(1, []byte(", and more"))
+			c.ExpectData(1, []byte("r, and more"))
 			a.ExpectNothing()
 			c.Send(closeReq(1)) // now it is a close
 			a.ExpectOn(wire.CloseRequest, 1)
@@ -50,17 +54,17 @@ func TestLateReports(t *testing.T) {
 		after time.Duration
 		lost  bool
 	}{
-		{quietTime, true}, {quietTime + 1, true}, {reportTime - 1, true}, {reportTime + 1, false}, {time.Hour, false},
+		{0, true}, {quietTime, true}, {quietTime + 1, true}, {reportTime - 1, true}, {reportTime + 1, false}, {time.Hour, false},
 	} {
 		bubble(t, func(t *testing.T, w *world) {
 			a, c := w.agent(), w.client(0)
 			w.open(c, a, 1)
-			a.SendData(1, []byte("banner"))
-			c.ExpectData(1, []byte("banner"))
+			a.SendData(1, []byte("b")) // nothing is left for later
+			c.ExpectData(1, []byte("b"))
 			nothing(c, tt.after)
 			c.Send(closeReq(1))
 			if tt.lost {
-				c.ExpectData(1, []byte("banner"))
+				c.ExpectData(1, []byte("b"))
 				synctest.Wait()
 				a.ExpectNothing()
 				return
@@ -70,20 +74,60 @@ func TestLateReports(t *testing.T) {
 	}
 }
 
-// More than five reports are a close.
+// When reports take long, more time is given to those of others.
+func TestSlowReportsMakePatient(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, slow, other := w.agent(), w.client(0), w.client(0)
+		w.open(slow, a, 1)
+		a.SendData(1, []byte("banner"))
+		slow.ExpectData(1, []byte("banne"))
+		pass(quietTime / 2)
+		slow.Send(closeReq(1))
+		slow.ExpectData(1, []byte("banne"))
+		w.open(other, a, 2)
+		a.SendData(2, []byte("banner"))
+		other.ExpectData(2, []byte("banne"))
+		nothing(other, quietTime+growFactor*quietTime/2-1)
+		pass(1)
+		other.ExpectData(2, []byte("r"))
+	})
+}
+
+// More than five reports are a close, and so is a second one before the chunk was
+// sent again.
 func TestTooManyReports(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, c := w.agent(), w.client(0)
 		w.open(c, a, 1)
 		a.SendData(1, []byte("banner"))
 		for range maxResends + 1 {
-			c.ExpectData(1, []byte("banner"))
+			c.ExpectData(1, []byte("banne"))
 			c.Send(closeReq(1))
 		}
 		a.ExpectOn(wire.CloseRequest, 1)
 		a.Send(closeRsp(1))
 		c.ExpectOn(wire.CloseResponse, 1)
 		wantEOF(t, c)
+	})
+	bubble(t, func(t *testing.T, w *world) {
+		a, c := w.agent(), w.client(0)
+		w.open(c, a, 1)
+		a.SendData(1, []byte("banner"))
+		c.ExpectData(1, []byte("banne"))
+		c.Send(closeReq(1), closeReq(1))
+		a.ExpectOn(wire.CloseRequest, 1)
+	})
+}
+
+// A client that closes before it was sent anything really closes.
+func TestCloseDuringTheHold(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, c := w.agent(), w.client(0)
+		w.open(c, a, 1)
+		a.SendData(1, []byte("banner"))
+		nothing(c, holdTime/2)
+		c.Send(closeReq(1))
+		a.ExpectOn(wire.CloseRequest, 1)
 	})
 }
 
@@ -108,21 +152,50 @@ func TestClientThatSpoke(t *testing.T) {
 	})
 }
 
-// The first packet of a client ends the hold.
+// The first packet of a client ends the hold, before the chunk or after it.
 func TestClientThatAnswersTheBanner(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, c := w.agent(), w.client(0)
 		w.open(c, a, 1)
 		a.SendData(1, []byte("banner"))
+		nothing(c, holdTime/2)
+		c.Send(data(1, "hello"))
 		synctest.Wait()
-		a.SendData(1, []byte(" more"))
 		c.ExpectData(1, []byte("banner"))
+		c.Send(closeReq(1))
+		a.ExpectData(1, []byte("hello"))
+		a.ExpectOn(wire.CloseRequest, 1)
+	})
+	bubble(t, func(t *testing.T, w *world) {
+		a, c := w.agent(), w.client(0)
+		w.open(c, a, 1)
+		a.SendData(1, []byte("banner"))
+		c.ExpectData(1, []byte("banne"))
 		nothing(c, quietTime/2)
 		c.Send(data(1, "hello"))
 		synctest.Wait()
-		c.ExpectData(1, []byte(" more"))
+		c.ExpectData(1, []byte("r"))
 		c.Send(closeReq(1))
 		a.ExpectData(1, []byte("hello"))
+		a.ExpectOn(wire.CloseRequest, 1)
+	})
+}
+
+// A client that reports a loss and then speaks gets the chunk before anything else.
+func TestClientThatSpeaksAfterItsReport(t *testing.T) {
+	bubble(t, func(t *testing.T, w *world) {
+		a, c := w.agent(), w.client(0)
+		w.open(c, a, 1)
+		a.SendData(1, []byte("banner"))
+		c.ExpectData(1, []byte("banne"))
+		start := time.Now()
+		c.Send(closeReq(1), data(1, "hello"))
+		c.ExpectData(1, []byte("banner"))
+		if time.Since(start) >= firstPause {
+			t.Errorf("after %v", time.Since(start))
+		}
+		a.ExpectData(1, []byte("hello"))
+		c.Send(closeReq(1))
 		a.ExpectOn(wire.CloseRequest, 1)
 	})
 }
@@ -132,12 +205,11 @@ func TestBannerAndClose(t *testing.T) {
 	bubble(t, func(t *testing.T, w *world) {
 		a, c := w.agent(), w.client(0)
 		w.open(c, a, 1)
-		a.SendData(1, []byte("banner"))
+		a.SendData(1, []byte("b"))
 		a.Send(closeRsp(1))
-		c.ExpectData(1, []byte("banner"))
-		pass(quietTime / 2)
+		c.ExpectData(1, []byte("b"))
 		c.Send(closeReq(1))
-		c.ExpectData(1, []byte("banner"))
+		c.ExpectData(1, []byte("b"))
 		nothing(c, quietTime-1)
 		pass(1)
 		c.ExpectOn(wire.CloseResponse, 1)
@@ -170,26 +242,46 @@ func TestLargeFirstChunk(t *testing.T) {
 		w.open(c, a, 1)
 		big := bytes.Repeat([]byte("0123456789abcdef"), 200<<10/16)
 		a.Send(wire.Packet{Type: wire.Data, ConnectionID: 1, Payload: wire.PayloadBytes(big)})
-		c.ExpectData(1, big[:maxData])
-		nothing(c, quietTime-1)
+		c.ExpectData(1, big[:maxData-1])
 		c.Send(closeReq(1))
-		c.ExpectData(1, big[:maxData])
-		pass(quietTime)
-		c.ExpectData(1, big[maxData:])
+		c.ExpectData(1, big[:maxData-1])
+		nothing(c, quietTime-1)
+		c.ExpectData(1, big[maxData-1:])
 	})
-	bubble(t, func(t *testing.T, w *world) {
-		a, c := w.agent(), w.client(0)
-		w.open(c, a, 1)
-		a.SendData(1, []byte("banner"))
-		synctest.Wait()
-		a.SendData(1, []byte("more"))
-		c.ExpectData(1, []byte("banner"))
-		c.Close()
-		pass(lossGrace)
-		synctest.Wait()
-		if w.obs.streams() != 0 {
-			t.Error("the stream is still there")
+	for _, after := range []time.Duration{0, holdTime / 2, holdTime, quietTime, reportTime} {
+		bubble(t, func(t *testing.T, w *world) {
+			a, c := w.agent(), w.client(0)
+			w.open(c, a, 1)
+			a.SendData(1, []byte("banner"))
+			pass(after)
+			c.Close()
+			pass(lossGrace)
+			synctest.Wait()
+			if w.obs.streams() != 0 {
+				t.Error("the stream is still there")
+			}
+			a.ExpectOn(wire.CloseRequest, 1)
+		})
+	}
+}
+
+func TestPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p pace
+		p.note(3)
+		p.note(2)
+		pass(pacePeriod)
+		p.note(1)
+		if d := p.lately(); d != 3 {
+			t.Errorf("lately %d, want 3", d)
 		}
-		a.ExpectOn(wire.CloseRequest, 1)
+		pass(pacePeriod)
+		if d := p.lately(); d != 1 {
+			t.Errorf("lately %d, want 1", d)
+		}
+		pass(2 * pacePeriod)
+		if d := p.lately(); d != 0 {
+			t.Errorf("lately %d, want 0", d)
+		}
 	})
 }

@@ -74,6 +74,10 @@ func (s *session) Write(p wire.Payload) error {
 		return err
 	}
 	defer s.sendMu.Unlock()
+	if s.gapAhead() {
+		p.Free()
+		return nil
+	}
 	for p.Len() > 0 {
 		chunk := p.Split(maxData)
 		err := s.send(wire.Packet{Type: wire.Data, ConnectionID: s.conn, Payload: chunk})

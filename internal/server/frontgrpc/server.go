@@ -74,6 +74,7 @@ type Server struct {
 	cfg   Config
 	relay *relay.Relay
 	obs   Observer
+	pace  pace
 }
 
 // New returns a frontend that opens its tunnels on r. obs may be nil.
@@ -137,7 +138,9 @@ func (s *Server) proxy(stream grpc.ServerStream) error {
 			return err
 		}
 	}
-	ss.first.applies = ss.ext == 0
+	if ss.ext == 0 {
+		ss.first.pace = &s.pace
+	}
 	return ss.read()
 }
 
