@@ -46,11 +46,21 @@ func (f *front) fail(address string) (failure, error) {
 		c.Close()
 		return failure{}, errors.New("the dial succeeded")
 	}
+	return failureOf(err), nil
+}
+
+// failureOf is the error of a dial; of a CONNECT the body may be missing.
+func failureOf(err error) failure {
+	var answer *statusError
 	var dial *wire.DialError
-	if !errors.As(err, &dial) {
-		return failure{}, fmt.Errorf("not a *wire.DialError: %w", err)
+	f := failure{text: err.Error()}
+	switch {
+	case errors.As(err, &answer):
+		fmt.Sscanf(answer.Line, "HTTP/1.1 %d", &f.status)
+	case errors.As(err, &dial):
+		f.reason = dial.Reason
 	}
-	return failure{reason: dial.Reason, text: dial.Error()}, nil
+	return f
 }
 
 func (f *front) failConnect(ctx context.Context, address string) (failure, error) {
