@@ -33,9 +33,9 @@ const (
 	// holdTime is how long after the answer to the dial the first chunk leaves.
 	holdTime = 5 * time.Millisecond
 	// quietTime is how long after it the client must be quiet before more leaves.
-	quietTime = 60 * time.Millisecond
+	quietTime = 20 * time.Millisecond
 	// reportTime is how long after the chunk a CLOSE_REQ is a report of loss.
-	reportTime = 110 * time.Millisecond
+	reportTime = 50 * time.Millisecond
 	// growFactor is by how many times the longest delay lately the two times above
 	// grow, maxGrowth by how much at most.
 	growFactor = 5
@@ -171,10 +171,13 @@ func (s *session) lossReported() bool {
 		return false
 	}
 	f.doubt = false
-	f.pace.note(time.Since(f.at))
+	f.pace.reported(time.Since(f.at))
 	f.resends++
 	f.pause = max(firstPause, f.pause*pauseFactor)
-	pause := f.pause + min(maxGrowth, f.pace.lately())
+	pause := f.pause
+	if f.resends > 1 { // it was too soon the first time
+		pause += min(maxGrowth, f.pace.lately())
+	}
 	f.at = time.Now().Add(pause)
 	if f.timer != nil { // else the first sending is not quite over, and sets it
 		f.timer.Reset(pause)
@@ -274,7 +277,7 @@ func (s *session) pause(d time.Duration, wake <-chan struct{}) error {
 	ctx := s.stream.Context()
 	select {
 	case <-t.C:
-		s.srv.pace.note(time.Since(began) - d)
+		s.srv.pace.late(time.Since(began) - d)
 	case <-wake:
 	case <-ctx.Done():
 		return ctx.Err()

@@ -6,7 +6,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/culvert-proxy/culvert/tunnel/tunneltest"
 	"github.com/culvert-proxy/culvert/tunnel/wire"
+)
+
+// The rule's times while nothing is known of how long reports take.
+const (
+	quiet   = quietTime + growFactor*paceUnknown
+	reports = reportTime + growFactor*paceUnknown
 )
 
 // nothing checks that nothing comes for d.
@@ -25,17 +32,22 @@ func TestLostFirstChunkIsSentAgain(t *testing.T) {
 			a.SendData(1, []byte("banner"))
 			nothing(c, holdTime-1)
 			pass(1)
-			pause := firstPause
-			for range times {
+			for i := range times {
 				c.ExpectData(1, []byte("banne"))
 				c.Send(closeReq(1))
+				pause := firstPause
+				if i > 0 {
+					for range i {
+						pause *= pauseFactor
+					}
+					pause += paceUnknown
+				}
 				nothing(c, pause-1)
 				pass(1)
-				pause *= pauseFactor
 			}
 			c.ExpectData(1, []byte("banne"))
 			a.SendData(1, []byte(", and more"))
-			nothing(c, quietTime-1)
+			nothing(c, quiet-1)
 			pass(1)
 			c.ExpectData(1, []byte("r, and more"))
 			a.ExpectNothing()
@@ -54,7 +66,7 @@ func TestLateReports(t *testing.T) {
 		after time.Duration
 		lost  bool
 	}{
-		{0, true}, {quietTime, true}, {quietTime + 1, true}, {reportTime - 1, true}, {reportTime + 1, false}, {time.Hour, false},
+		{0, true}, {quiet, true}, {quiet + 1, true}, {reports - 1, true}, {reports + 1, false}, {time.Hour, false},
 	} {
 		bubble(t, func(t *testing.T, w *world) {
 			a, c := w.agent(), w.client(0)
@@ -74,23 +86,36 @@ func TestLateReports(t *testing.T) {
 	}
 }
 
-// When reports take long, more time is given to those of others.
-func TestSlowReportsMakePatient(t *testing.T) {
-	bubble(t, func(t *testing.T, w *world) {
-		a, slow, other := w.agent(), w.client(0), w.client(0)
-		w.open(slow, a, 1)
-		a.SendData(1, []byte("banner"))
-		slow.ExpectData(1, []byte("banne"))
-		pass(quietTime / 2)
-		slow.Send(closeReq(1))
-		slow.ExpectData(1, []byte("banne"))
-		w.open(other, a, 2)
-		a.SendData(2, []byte("banner"))
-		other.ExpectData(2, []byte("banne"))
-		nothing(other, quietTime+growFactor*quietTime/2-1)
-		pass(1)
-		other.ExpectData(2, []byte("r"))
-	})
+// When reports take long, more time is given to those of others; when they have
+// been quick for a while, less.
+func TestPatience(t *testing.T) {
+	banner := func(w *world, a *tunneltest.AgentPeer, id wire.ConnectionID) *tunneltest.ClientPeer {
+		c := w.client(0)
+		w.open(c, a, id)
+		a.SendData(id, []byte("banner"))
+		c.ExpectData(id, []byte("banne"))
+		return c
+	}
+	for _, tt := range []struct{ report, period, want time.Duration }{
+		{0, 0, growFactor * paceUnknown},
+		{0, pacePeriod, 0},
+		{5 * time.Millisecond, pacePeriod, growFactor * 5 * time.Millisecond},
+		{50 * time.Millisecond, 0, growFactor * 50 * time.Millisecond},
+		{150 * time.Millisecond, 0, maxGrowth},
+	} {
+		bubble(t, func(t *testing.T, w *world) {
+			a := w.agent()
+			c := banner(w, a, 1)
+			pass(tt.report)
+			c.Send(closeReq(1))
+			c.ExpectData(1, []byte("banne"))
+			pass(tt.period)
+			c = banner(w, a, 2)
+			nothing(c, quietTime+tt.want-1)
+			pass(1)
+			c.ExpectData(2, []byte("r"))
+		})
+	}
 }
 
 // More than five reports are a close, and so is a second one before the chunk was
@@ -171,7 +196,7 @@ func TestClientThatAnswersTheBanner(t *testing.T) {
 		w.open(c, a, 1)
 		a.SendData(1, []byte("banner"))
 		c.ExpectData(1, []byte("banne"))
-		nothing(c, quietTime/2)
+		nothing(c, quiet/2)
 		c.Send(data(1, "hello"))
 		synctest.Wait()
 		c.ExpectData(1, []byte("r"))
@@ -210,7 +235,7 @@ func TestBannerAndClose(t *testing.T) {
 		c.ExpectData(1, []byte("b"))
 		c.Send(closeReq(1))
 		c.ExpectData(1, []byte("b"))
-		nothing(c, quietTime-1)
+		nothing(c, quiet-1)
 		pass(1)
 		c.ExpectOn(wire.CloseResponse, 1)
 		wantEOF(t, c)
@@ -245,10 +270,10 @@ func TestLargeFirstChunk(t *testing.T) {
 		c.ExpectData(1, big[:maxData-1])
 		c.Send(closeReq(1))
 		c.ExpectData(1, big[:maxData-1])
-		nothing(c, quietTime-1)
+		nothing(c, quiet-1)
 		c.ExpectData(1, big[maxData-1:])
 	})
-	for _, after := range []time.Duration{0, holdTime / 2, holdTime, quietTime, reportTime} {
+	for _, after := range []time.Duration{0, holdTime / 2, holdTime, quiet, reports} {
 		bubble(t, func(t *testing.T, w *world) {
 			a, c := w.agent(), w.client(0)
 			w.open(c, a, 1)
@@ -268,20 +293,25 @@ func TestLargeFirstChunk(t *testing.T) {
 func TestPace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p pace
-		p.note(3)
-		p.note(2)
-		pass(pacePeriod)
-		p.note(1)
-		if d := p.lately(); d != 3 {
-			t.Errorf("lately %d, want 3", d)
+		want := func(d time.Duration) {
+			t.Helper()
+			if got := p.lately(); got != d {
+				t.Errorf("lately %v, want %v", got, d)
+			}
 		}
+		want(paceUnknown)
+		p.late(2 * paceUnknown)
+		want(2 * paceUnknown)
 		pass(pacePeriod)
-		if d := p.lately(); d != 1 {
-			t.Errorf("lately %d, want 1", d)
-		}
+		want(2 * paceUnknown)
+		p.reported(1)
+		pass(pacePeriod)
+		want(1)
+		p.late(3)
+		want(3)
+		pass(pacePeriod)
+		want(paceUnknown)
 		pass(2 * pacePeriod)
-		if d := p.lately(); d != 0 {
-			t.Errorf("lately %d, want 0", d)
-		}
+		want(paceUnknown)
 	})
 }

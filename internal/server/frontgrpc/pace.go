@@ -5,33 +5,57 @@ import (
 	"time"
 )
 
-// pacePeriod is for how long a delay is remembered at least; it is forgotten
-// after two of them.
-const pacePeriod = 5 * time.Second
+const (
+	// pacePeriod is for how long a delay is remembered at least; it is forgotten
+	// after two of them.
+	pacePeriod = 5 * time.Second
+	// paceUnknown is what reports are assumed to take while none have come for a
+	// while: the first clients of a burst all want a processor at once.
+	paceUnknown = 30 * time.Millisecond
+)
 
 // pace is how slow things have been lately, on this machine and its clients'. Safe
 // for concurrent use.
 type pace struct {
 	mu sync.Mutex
 	// Guarded by mu.
-	began        time.Time // of the present period
-	worst, older time.Duration
+	began      time.Time // of the present period
+	now, older delays
 }
 
-// note takes in how long something took that takes no time on an idle machine.
-func (p *pace) note(d time.Duration) {
+// delays of one period.
+type delays struct {
+	worst   time.Duration
+	reports bool // there were any
+}
+
+// late notes how late a timer was.
+func (p *pace) late(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.turn()
-	p.worst = max(p.worst, d)
+	p.now.worst = max(p.now.worst, d)
 }
 
-// lately is the longest of what was noted in the last two periods.
+// reported notes how long a report of loss took.
+func (p *pace) reported(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.turn()
+	p.now.worst, p.now.reports = max(p.now.worst, d), true
+}
+
+// lately is the longest delay of the last two periods, but not less than
+// paceUnknown unless the earlier one has shown how long reports take.
 func (p *pace) lately() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.turn()
-	return max(p.worst, p.older)
+	d := max(p.now.worst, p.older.worst)
+	if !p.older.reports {
+		d = max(d, paceUnknown)
+	}
+	return d
 }
 
 // turn begins a new period when it is time. mu is held.
@@ -39,8 +63,8 @@ func (p *pace) turn() {
 	now := time.Now()
 	switch age := now.Sub(p.began); {
 	case age >= 2*pacePeriod:
-		p.worst, p.older, p.began = 0, 0, now
+		p.now, p.older, p.began = delays{}, delays{}, now
 	case age >= pacePeriod:
-		p.worst, p.older, p.began = 0, p.worst, now
+		p.now, p.older, p.began = delays{}, p.now, now
 	}
 }
