@@ -245,8 +245,8 @@ func (s *stage) stuck(w who, dial dialer) {
 	}
 	s.neighbours(ctx, neighbour, dial)
 	over.Store(true)
-	if w.lossy {
-		s.endpoint.letGo() // the library cannot close while one of its writes is stuck
+	if w.closesLate {
+		s.endpoint.letGo()
 	}
 	var closes sync.WaitGroup
 	for _, c := range stuck {
@@ -262,7 +262,9 @@ func (s *stage) stuck(w who, dial dialer) {
 // neighbours uses a connection beside stuck ones, and new ones.
 func (s *stage) neighbours(ctx context.Context, neighbour net.Conn, dial dialer) {
 	s.Helper()
-	const patience = 5 * time.Second // a link that waits for a stuck tunnel waits for longer
+	// Without flow control each of the stuck tunnels may stall its link for a
+	// second; then it is closed.
+	const patience = 20 * time.Second
 	r := rand.New(rand.NewPCG(5, 6))
 	for range 100 {
 		stop := time.AfterFunc(patience, func() { neighbour.Close() })

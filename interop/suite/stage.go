@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -36,15 +37,18 @@ type stage struct {
 func newStage(t *testing.T, mode string, tcp bool, p peers) *stage {
 	t.Helper()
 	s := &stage{T: t, ground: process.NewGround(t), endpoint: newEndpoint(t)}
-	plain := []string{"--disable-extensions"}
-	server := process.ServerOptions{Mode: mode, TCP: tcp}
+	const plain = "--disable-extensions"
+	// What a peer without flow control may stall its link for, short, so that the
+	// tests are.
+	brief := []string{"--stuck-tunnel-timeout=1s", "--close-timeout=3s"}
+	server := process.ServerOptions{Mode: mode, TCP: tcp, Args: slices.Clone(brief)}
 	if p.oldServer {
-		server.Args = plain
+		server.Args = append(server.Args, plain)
 	}
 	s.server = s.ground.StartServer(server)
-	agent := process.AgentOptions{Servers: []*process.Server{s.server}}
+	agent := process.AgentOptions{Servers: []*process.Server{s.server}, Args: brief}
 	if p.oldAgent {
-		agent.Args = plain
+		agent.Args = append(agent.Args, plain)
 	}
 	s.agent = s.ground.StartAgent(agent)
 	s.server.AwaitAgents(1)

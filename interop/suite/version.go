@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -9,7 +10,9 @@ import (
 // Version fails the test unless it is really version want of the library that it
 // is built with: a requirement elsewhere could have raised it.
 func Version(t *testing.T, want string) {
-	out, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", "sigs.k8s.io/apiserver-network-proxy/konnectivity-client").Output()
+	list := exec.Command("go", "list", "-m", "-f", "{{.Version}}", "sigs.k8s.io/apiserver-network-proxy/konnectivity-client")
+	list.Env = append(os.Environ(), "GOWORK=off")
+	out, err := list.Output()
 	if err != nil {
 		t.Fatal(err)
 	}
