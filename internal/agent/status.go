@@ -7,6 +7,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/culvert-proxy/culvert/internal/agent/endpoint"
 	"github.com/culvert-proxy/culvert/internal/agent/fleet"
 	"github.com/culvert-proxy/culvert/internal/servercounter"
@@ -27,6 +29,9 @@ type Status struct {
 	Answers     []servercounter.Answer // what servers say their number is
 	Connections []endpoint.Info
 }
+
+// Gatherer gives the agent's metrics to whoever runs it without ports.
+func (a *Agent) Gatherer() prometheus.Gatherer { return a.metrics.Gatherer() }
 
 // Status describes the agent at this moment.
 func (a *Agent) Status() Status {

@@ -1,9 +1,14 @@
 package server
 
 import (
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/culvert-proxy/culvert/internal/server/metrics"
 	"github.com/culvert-proxy/culvert/tunnel/flow"
 )
+
+// Gatherer gives the server's metrics to whoever runs it without ports.
+func (s *Server) Gatherer() prometheus.Gatherer { return s.metrics.Gatherer() }
 
 // readings are the numbers that the metrics read when they are collected, where
 // they are kept, so that no gauge can go stale.
