@@ -26,7 +26,12 @@ type DialFunc func(ctx context.Context, address string) (net.Conn, error)
 type AgentPeer struct {
 	*Peer
 	Server link.ServerHello // what the server answered
+
+	stream grpc.ClientStream
 }
+
+// CloseSend half-closes the stream: the agent leaves in order.
+func (a *AgentPeer) CloseSend() { _ = a.stream.CloseSend() }
 
 // Connect opens an agent's stream to a server with these headers and waits for
 // the server's, which must be right. A hello without Extensions, Instance and
@@ -45,7 +50,7 @@ func Connect(t testing.TB, dial DialFunc, address string, hello link.AgentHello,
 	if err != nil {
 		t.Fatalf("agent %q: %v", hello.AgentID, err)
 	}
-	return &AgentPeer{Peer: startPeer(t, stream, cancel), Server: server}
+	return &AgentPeer{Peer: startPeer(t, stream, cancel), Server: server, stream: stream}
 }
 
 // TryConnect is Connect with any headers, for agents that are to be refused. It
