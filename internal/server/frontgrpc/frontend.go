@@ -17,6 +17,9 @@ const (
 	// maxData is the most bytes in one DATA to a client. A foreign agent may send
 	// more at once than a client would take.
 	maxData = 64 << 10
+	// partingTime is how long after its last answer an old client is given to end
+	// the stream.
+	partingTime = 250 * time.Millisecond
 	// lastWords bounds how long an abnormal end waits for a client that does not
 	// read, if the relay does not interrupt it earlier.
 	lastWords = 10 * time.Second
@@ -130,11 +133,26 @@ func endText(end relay.End) string {
 // Interrupt frees whoever waits for the client.
 func (s *session) Interrupt() { s.cancel() }
 
-// finish gives the stream its status, behind all that was sent, and frees the
+// finish comes behind the last answer. A client of ours has its stream ended at
+// once. An old one ends it by itself; if the end overtook its own, it might take
+// that for the answer.
+func (s *session) finish() {
+	s.mu.Lock()
+	s.stage = next(s.stage, finished)
+	waits := s.ext == 0 && s.lost.Err() == nil
+	if waits {
+		s.parting = time.AfterFunc(partingTime, s.endStream)
+	}
+	s.mu.Unlock()
+	if !waits {
+		s.endStream()
+	}
+}
+
+// endStream gives the stream its status, behind all that was sent, and frees the
 // reader. gRPC's own stream can do both at once; if this version's cannot, the
 // status is CANCELLED, which a client that has its answer does not look at.
-func (s *session) finish() {
-	s.advance(finished)
+func (s *session) endStream() {
 	ts := grpc.ServerTransportStreamFromContext(s.stream.Context())
 	if w, ok := ts.(interface {
 		WriteStatus(st *status.Status) error

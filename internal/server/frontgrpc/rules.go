@@ -26,11 +26,14 @@ const (
 	textLateData   = "data after half-close"
 )
 
-// apply is the reader's switch. done means that the reader is finished; err is
-// then the stream's status, unless the tunnel has given it another. What a client
-// may not send and types that nobody knows are counted and otherwise passed over.
-// COMPAT 1.6.
+// apply is the reader's switch. done means that a stream without a tunnel is
+// finished; err is then its status. What a client may not send and types that
+// nobody knows are counted and otherwise passed over. COMPAT 1.6.
 func (s *session) apply(p *wire.Packet) (done bool, err error) {
+	if !s.now().listens() {
+		p.Payload.Free()
+		return false, nil
+	}
 	switch p.Type {
 	case wire.DialRequest:
 		return s.dialRequest(p)
@@ -60,7 +63,7 @@ func (s *session) dialRequest(p *wire.Packet) (bool, error) {
 	case "tcp", "tcp4", "tcp6":
 	default: // old agents would dial anything, sockets on their node among it
 		s.Failed(&wire.DialError{Reason: wire.ReasonProtocol, Err: errors.New("protocol not supported: " + p.Protocol)})
-		return true, nil
+		return false, nil
 	}
 	s.advance(dialRequested)
 	tun := s.srv.relay.Open(s.lost, relay.Request{
@@ -142,7 +145,7 @@ func (s *session) closeRequest(p *wire.Packet) (bool, error) {
 	}
 	s.advance(closeAccepted)
 	s.tun.Close()
-	return true, nil
+	return false, nil
 }
 
 // dialClose cancels the dial that it names. One that was established meanwhile
@@ -151,11 +154,11 @@ func (s *session) dialClose(p *wire.Packet) (bool, error) {
 	if p.Mismatched {
 		return s.violation(textNoPayload)
 	}
-	if s.tun == nil || p.DialID != s.dialID {
-		return false, nil
+	if s.tun != nil && p.DialID == s.dialID {
+		s.advance(givenUp)
+		s.tun.Abort(wire.ReasonCanceled, "dial cancelled by the client")
 	}
-	s.tun.Abort(wire.ReasonCanceled, "dial cancelled by the client")
-	return true, nil
+	return false, nil
 }
 
 // check is what all packets for a connection have in common. ok means that the
@@ -192,9 +195,10 @@ func (s *session) violation(text string, answers ...wire.Packet) (bool, error) {
 	if s.tun != nil {
 		s.mu.Lock()
 		s.extra = answers
+		s.stage = next(s.stage, givenUp)
 		s.mu.Unlock()
 		s.tun.Abort(wire.ReasonProtocolError, text)
-		return true, nil
+		return false, nil
 	}
 	for _, p := range answers {
 		if err := s.answer(p); err != nil {

@@ -192,7 +192,7 @@ func TestLostClients(t *testing.T) {
 					t.Errorf("told after %v", d)
 				}
 				a.Send(closeRsp(1))
-				pass(holdTime)
+				pass(holdTime + partingTime)
 				synctest.Wait()
 				if w.obs.streams() != 0 {
 					t.Error("the stream is still there")

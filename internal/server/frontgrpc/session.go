@@ -7,6 +7,7 @@ import (
 	"runtime/pprof"
 	"strconv"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -40,6 +41,8 @@ type session struct {
 	conn  wire.ConnectionID // 0 until established
 	extra []wire.Packet     // answers to send before the last one
 	first firstBytes
+	// parting ends the stream if the client does not after its last answer.
+	parting *time.Timer
 }
 
 // read is the reader: it reads and applies until the stream ends, and returns the
@@ -59,17 +62,17 @@ func (s *session) read() error {
 }
 
 // ended reacts to the end of the client's packets. Without a CLOSE_REQ before it
-// even an orderly end of the stream (END_STREAM) is a loss: nobody is there to
-// read an answer. COMPAT 1.7.
+// even an orderly end of the stream (END_STREAM) is a loss. COMPAT 1.7.
 func (s *session) ended(err error) error {
 	if s.now() == over {
 		return nil // the tunnel's goroutine has ended the stream
 	}
 	s.srv.obs.ReceiveFailed(err)
-	if s.tun != nil {
+	orderly := errors.Is(err, io.EOF)
+	if s.tun != nil && !(orderly && s.now() == closing) {
 		s.tun.Abort(wire.ReasonAborted, "client's stream ended: "+err.Error())
 	}
-	if errors.Is(err, io.EOF) {
+	if orderly {
 		return nil
 	}
 	return err
@@ -84,6 +87,9 @@ func (s *session) settle() {
 	s.mu.Lock()
 	s.stage = next(s.stage, finished)
 	s.first.on(ruleOver)
+	if s.parting != nil {
+		s.parting.Stop()
+	}
 	s.mu.Unlock()
 }
 

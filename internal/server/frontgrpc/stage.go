@@ -12,8 +12,8 @@ const (
 	open
 	// halfClosed: the client sends no more data, but still reads.
 	halfClosed
-	// closing: the client has asked for the orderly close. What it does from now
-	// on, even losing the stream, changes nothing.
+	// closing: the client has closed in order, given its dial up, or broken the
+	// protocol. What it sends from now on is passed over.
 	closing
 	// over: the stream has had its last answer.
 	over
@@ -27,6 +27,7 @@ const (
 	established                // the dial's success is being told
 	writeClosed                // HALF_CLOSE was taken
 	closeAccepted              // CLOSE_REQ was taken
+	givenUp                    // the dial was cancelled, or the client broke the protocol
 	finished                   // the last answer is being sent, or nobody is left to read it
 )
 
@@ -44,9 +45,14 @@ func next(s stage, e event) stage {
 		return halfClosed
 	case e == closeAccepted && (s == open || s == halfClosed):
 		return closing
+	case e == givenUp && (s == dialing || s == open || s == halfClosed):
+		return closing
 	}
 	return s
 }
+
+// listens reports whether what the client sends still matters.
+func (s stage) listens() bool { return s < closing }
 
 // takesData reports whether the client may send DATA.
 func (s stage) takesData() bool { return s == open }

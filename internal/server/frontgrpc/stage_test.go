@@ -3,14 +3,14 @@ package frontgrpc
 import "testing"
 
 func TestStages(t *testing.T) {
-	events := []event{dialRequested, established, writeClosed, closeAccepted, finished}
+	events := []event{dialRequested, established, writeClosed, closeAccepted, givenUp, finished}
 	want := map[stage][]stage{
-		fresh:      {dialing, fresh, fresh, fresh, over},
-		dialing:    {dialing, open, dialing, dialing, over},
-		open:       {open, open, halfClosed, closing, over},
-		halfClosed: {halfClosed, halfClosed, halfClosed, closing, over},
-		closing:    {closing, closing, closing, closing, over},
-		over:       {over, over, over, over, over},
+		fresh:      {dialing, fresh, fresh, fresh, fresh, over},
+		dialing:    {dialing, open, dialing, dialing, closing, over},
+		open:       {open, open, halfClosed, closing, closing, over},
+		halfClosed: {halfClosed, halfClosed, halfClosed, closing, closing, over},
+		closing:    {closing, closing, closing, closing, closing, over},
+		over:       {over, over, over, over, over, over},
 	}
 	if len(want) != int(over)+1 {
 		t.Fatal("a stage is missing")
@@ -21,8 +21,8 @@ func TestStages(t *testing.T) {
 				t.Errorf("stage %d, event %d: stage %d, want %d", s, e, got, row[i])
 			}
 		}
-		if s.takesData() != (s == open) {
-			t.Errorf("stage %d takes data: %v", s, s.takesData())
+		if s.takesData() != (s == open) || s.listens() != (s != closing && s != over) {
+			t.Errorf("stage %d takes data: %v, listens: %v", s, s.takesData(), s.listens())
 		}
 	}
 }

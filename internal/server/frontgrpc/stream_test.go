@@ -179,3 +179,52 @@ func TestClientClosesAndGoes(t *testing.T) {
 		a.Send(closeRsp(1))
 	})
 }
+
+// The end of the stream must not overtake what an old client makes of the answer;
+// it is given a moment to end the stream by itself.
+func TestWhoEndsTheStream(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		ext   wire.Extensions
+		leave bool
+		after time.Duration
+	}{
+		{"old client that waits", 0, false, partingTime},
+		{"old client that leaves", 0, true, lossGrace},
+		{"new client", wire.ExtReason, false, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, w *world) {
+				a, c := w.agent(), w.client(tt.ext)
+				w.open(c, a, 1)
+				c.Send(data(1, "x"), closeReq(1))
+				a.ExpectData(1, []byte("x"))
+				a.ExpectOn(wire.CloseRequest, 1)
+				a.Send(closeRsp(1))
+				c.ExpectOn(wire.CloseResponse, 1)
+				synctest.Wait()
+				if w.relay.Tunnels() != 0 {
+					t.Error("the tunnel waits for the client's end of the stream")
+				}
+				if tt.leave {
+					c.Close()
+				}
+				if tt.after > 0 {
+					pass(tt.after - 1)
+					synctest.Wait()
+					if w.obs.streams() != 1 {
+						t.Error("the stream ended too early")
+					}
+					pass(1)
+				}
+				synctest.Wait()
+				if w.obs.streams() != 0 {
+					t.Error("the stream is still there")
+				}
+				if !tt.leave {
+					wantEOF(t, c)
+				}
+			})
+		})
+	}
+}
