@@ -171,10 +171,13 @@ func (s *stage) number(name string, labels ...string) int {
 	return number(s.t, s.server.Gatherer(), name, labels...)
 }
 
-// wantPending and wantTunnels check the gauges.
+// moment is what ends may take that nobody waits for.
+const moment = 100 * time.Millisecond
+
+// wantPending and wantTunnels check the gauges, in a moment.
 func (s *stage) wantPending(n int) {
 	s.t.Helper()
-	synctest.Wait()
+	s.later(moment)
 	if got := s.number("konnectivity_network_proxy_server_pending_backend_dials"); got != n {
 		s.t.Errorf("%d pending dials, want %d", got, n)
 	}
@@ -182,7 +185,7 @@ func (s *stage) wantPending(n int) {
 
 func (s *stage) wantTunnels(n int) {
 	s.t.Helper()
-	synctest.Wait()
+	s.later(moment)
 	if got := s.number("konnectivity_network_proxy_server_established_connections"); got != n {
 		s.t.Errorf("%d established connections, want %d", got, n)
 	}
