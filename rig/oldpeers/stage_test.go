@@ -56,6 +56,7 @@ func withServer(t *testing.T, f func(t *testing.T, s *stage)) {
 	withBareServer(t, config(), func(t *testing.T, s *stage) {
 		s.agent = s.connect("a")
 		s.neighbour = s.open(s.client(), s.agent, 1)
+		s.neighbour.works()
 		f(t, s)
 		if s.neighbour != nil {
 			s.neighbour.works()
