@@ -18,10 +18,10 @@ func TestValidityByWallClock(t *testing.T) {
 		at := func(d time.Duration) *metav1.MicroTime { m := metav1.NewMicroTime(now.Add(d)); return &m }
 		sec := func(n int32) *int32 { return &n }
 		for _, c := range []struct {
-			name             string
-			renewed, aquired *metav1.MicroTime
-			seconds          *int32
-			want             bool
+			name              string
+			renewed, acquired *metav1.MicroTime
+			seconds           *int32
+			want              bool
 		}{
 			{"fresh", at(0), nil, sec(30), true},
 			{"just before its end", at(-30*time.Second + time.Microsecond), nil, sec(30), true},
@@ -37,7 +37,7 @@ func TestValidityByWallClock(t *testing.T) {
 			{"negative", at(time.Hour), nil, sec(-5), false},
 			{"nothing", nil, nil, nil, false},
 		} {
-			l := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: c.renewed, AcquireTime: c.aquired, LeaseDurationSeconds: c.seconds}}
+			l := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: c.renewed, AcquireTime: c.acquired, LeaseDurationSeconds: c.seconds}}
 			if got := newTracker().observe(l, now).valid(now); got != c.want {
 				t.Errorf("%s: valid %v", c.name, got)
 			}

@@ -95,7 +95,7 @@ func (f *File) Run(ctx context.Context) error {
 			case w.concerns(name):
 				settle.Reset(f.cfg.Settle)
 			}
-		case <-w.errors():
+		case <-w.errors(): //nolint:errcheck // whatever it was, the file is read anew
 			settle.Reset(f.cfg.Settle) // events may have been lost
 		case <-settle.C:
 			w.follow()

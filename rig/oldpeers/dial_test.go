@@ -16,9 +16,9 @@ import (
 
 func TestDialOK(t *testing.T) {
 	withServer(t, func(t *testing.T, s *stage) {
-		c := s.client()
+		var c *tunneltest.ClientPeer
 		for _, random := range []wire.DialID{1, 1<<63 - 1} {
-			c = s.client()
+			c := s.client()
 			req := wire.Packet{Type: wire.DialRequest, Protocol: "tcp", Address: "name.ns.svc:443", DialID: random}
 			c.Send(req)
 			expect(t, s.agent.Peer, req) // the same packet, with nothing of ours in it

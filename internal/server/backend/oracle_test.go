@@ -148,7 +148,7 @@ func randomIdentifiers(rnd *rand.Rand) string {
 	for range rnd.IntN(5) {
 		p := pool[rnd.IntN(len(pool))]
 		key, _, _ := strings.Cut(p, "=")
-		if slices.Contains(keys, key) && strings.Contains("default-route exclude-default failure-zone", key) {
+		if slices.Contains(keys, key) && slices.Contains([]string{"default-route", "exclude-default", "failure-zone"}, key) {
 			continue
 		}
 		pairs, keys = append(pairs, p), append(keys, key)

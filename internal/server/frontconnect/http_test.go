@@ -1,6 +1,7 @@
 package frontconnect
 
 import (
+	"context"
 	"crypto/tls"
 	"io"
 	"net"
@@ -13,7 +14,7 @@ import (
 
 func TestOtherMethods(t *testing.T) {
 	f := newFront(t, "unix")
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, Dial: func(string, string) (net.Conn, error) { return f.dial() }}}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (net.Conn, error) { return f.dial() }}}
 	resp, err := client.Get("http://x/")
 	if err != nil {
 		t.Fatal(err)
