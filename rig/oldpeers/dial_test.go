@@ -16,7 +16,6 @@ import (
 
 func TestDialOK(t *testing.T) {
 	withServer(t, func(t *testing.T, s *stage) {
-		var c *tunneltest.ClientPeer
 		for _, random := range []wire.DialID{1, 1<<63 - 1} {
 			c := s.client()
 			req := wire.Packet{Type: wire.DialRequest, Protocol: "tcp", Address: "name.ns.svc:443", DialID: random}
