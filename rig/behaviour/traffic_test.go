@@ -43,7 +43,7 @@ func TestBehaviour10HeadAndPayload(t *testing.T) {
 
 // TestBehaviour10BothWays: bulk in both directions at once, over 8 tunnels.
 func TestBehaviour10BothWays(t *testing.T) {
-	each := scaled[int64](16<<20, 1<<30)
+	each := scaled[int64](16<<20, 256<<20) // in a soak 2 GiB each way in all
 	eachKind(t, func(t *testing.T, k kind) {
 		s := newStage(t, k, options{})
 		many(t, 8, 8, func(i int) error { return s.bothWays(uint64(10+i), uint64(20+i), each) })
