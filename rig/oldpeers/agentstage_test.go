@@ -9,6 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/keepalive"
+
 	"github.com/culvert-proxy/culvert/internal/agent"
 	"github.com/culvert-proxy/culvert/tunnel/link"
 	"github.com/culvert-proxy/culvert/tunnel/tunneltest"
@@ -89,8 +92,16 @@ func newPlace(t *testing.T, network *tunneltest.Network, cfg agent.Config) *plac
 		<-p.ended
 		wantIdle(t, process.Gatherer())
 	})
-	p.servers = tunneltest.Serve(t, p.listener)
+	p.servers = tunneltest.Serve(t, p.listener, oldServerKeepalive()...)
 	return p
+}
+
+// oldServerKeepalive is how old servers ping and what pings they allow. COMPAT 7.6.
+func oldServerKeepalive() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: time.Hour, Timeout: 20 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 30 * time.Second, PermitWithoutStream: true}),
+	}
 }
 
 // accept takes the agent's stream as an old server does.
