@@ -22,8 +22,11 @@ func (f *connectFrontend) serve(l net.Listener) error { return f.Serve(l) }
 func (f *connectFrontend) stop()                      { f.Stop() }
 func (f *connectFrontend) close()                     { f.Close() }
 
-// flush has nothing to do: what a tunnel's end says is in the socket by then.
-func (f *connectFrontend) flush(context.Context) {}
+// flush waits until every socket is closed: after the last byte a client has a
+// moment to take it, since a process that ends resets what is not read.
+func (f *connectFrontend) flush(ctx context.Context) {
+	_ = f.Wait(ctx) // no longer than ctx, whoever is left
+}
 
 // grpcFrontend adapts gRPC.
 type grpcFrontend struct {

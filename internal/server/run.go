@@ -66,13 +66,7 @@ func (s *Server) stop(counting context.CancelFunc) {
 	s.agentSide.Close()
 	s.agents.Drain()
 	if s.cfg.GracefulShutdownTimeout > 0 {
-		patience := time.NewTimer(s.cfg.GracefulShutdownTimeout)
-		defer patience.Stop()
-		select {
-		case <-s.relay.Idle():
-		case <-patience.C:
-			s.log.Info("Tunnels are still open at the end of --graceful-shutdown-timeout; ending them", "tunnels", s.relay.Tunnels())
-		}
+		s.outlast()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
 	defer cancel()
@@ -82,6 +76,19 @@ func (s *Server) stop(counting context.CancelFunc) {
 	last, end := context.WithTimeout(ctx, flushLimit)
 	defer end()
 	s.frontend.flush(last)
+}
+
+// outlast waits until the last tunnel has ended and its client has been sent all of
+// it, which a slow reader's own pace decides, for the graceful timeout at most.
+func (s *Server) outlast() {
+	ctx, cancel := context.WithTimeout(context.Background(), s.cfg.GracefulShutdownTimeout)
+	defer cancel()
+	select {
+	case <-s.relay.Idle():
+		s.frontend.flush(ctx)
+	case <-ctx.Done():
+		s.log.Info("Tunnels are still open at the end of --graceful-shutdown-timeout; ending them", "tunnels", s.relay.Tunnels())
+	}
 }
 
 // Close ends everything at once and waits for it. It may be called again.
