@@ -158,6 +158,67 @@ func TestBehaviour13ServerStopped(t *testing.T) {
 	})
 }
 
+// A client that reads slowly has its last bytes somewhere between the server and
+// itself when nothing of its tunnel is left in the relay: the server waits for it.
+func TestBehaviour13ServerStoppedBeforeTheLastBytesAreRead(t *testing.T) {
+	atOnce(t, func(t *testing.T, k kind) {
+		s := newStand(t, k, standOptions{ids: []string{""}, server: []string{"--graceful-shutdown-timeout=30s"}})
+		// The most that a tunnel can carry to its end while its client reads nothing:
+		// buffers on the way hold so much.
+		const step = 16 << 10
+		fits, tooMuch := int64(step), int64(8<<20)
+		for tooMuch-fits > step {
+			size := (fits + tooMuch) / 2
+			c, over := s.unread(size)
+			if over {
+				fits = size
+			} else {
+				tooMuch = size
+			}
+			s.readAll(c, size)
+		}
+		c, over := s.unread(fits)
+		t.Logf("%d bytes fit; the tunnel is over: %v", fits, over)
+		s.server.Signal(unix.SIGTERM)
+		after(1500 * time.Millisecond) // in which it must not cut the client off
+		s.readAll(c, fits)
+		end := time.Now()
+		if status := s.server.Exit(hang); status != 0 {
+			t.Errorf("exit status %d", status)
+		}
+		within(t, end, time.Second, "the server's end behind the last byte")
+		s.quiet()
+	})
+}
+
+const seedUnread = 30
+
+// unread opens a tunnel on which the endpoint sends so many bytes, and says whether
+// it comes to its end in the server although its client does not read.
+func (s *stand) unread(size int64) (tunnel, bool) {
+	s.t.Helper()
+	const closed = `culvert_server_tunnels_closed_total{reason="none"}`
+	before := s.server.Metric(closed)
+	c := s.mustDial(s.t, newEndpoint(s.t, func(_ *endpoint, c *net.TCPConn) { give(c, seedUnread, size) }).addr)
+	if err := c.CloseWrite(); err != nil {
+		s.t.Fatal(err)
+	}
+	return c, process.Within(300*time.Millisecond, func() bool { return s.server.Metric(closed) > before })
+}
+
+// readAll reads what unread has sent, and the orderly end.
+func (s *stand) readAll(c tunnel, size int64) {
+	s.t.Helper()
+	defer c.Close()
+	c.SetDeadline(time.Now().Add(hang))
+	got := take(c)
+	if err := got.begins(seedUnread, size); err != nil {
+		s.t.Error(err)
+	} else if got.err != nil {
+		s.t.Errorf("behind %d bytes: the end: %v", size, got.err)
+	}
+}
+
 // One SIGTERM to a server without a graceful timeout: clients get their answer,
 // and it is gone within 5 s.
 func TestBehaviour13ServerStoppedAtOnce(t *testing.T) {
