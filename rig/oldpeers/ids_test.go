@@ -154,6 +154,7 @@ func TestNewerStreamOfADrainingAgent(t *testing.T) {
 			newer := s.connectWith(hello)
 			s.later(time.Second)
 			oldest.Send(drain())
+			synctest.Wait()
 			for id := range wire.ConnectionID(5) {
 				s.open(s.client(), newer, id+1)
 			}
