@@ -21,6 +21,9 @@ type who struct {
 	name string
 	mode string // of the server: grpc or http-connect
 	tcp  bool   // over TCP with mutual TLS, not over a Unix socket
+	// variant: another one differs from it only on the way to the server, so it is
+	// not run with each kind of peer behind that.
+	variant bool
 	// lossy: it may lose the first bytes of an endpoint that speaks first.
 	lossy bool
 	// closesLate: its close is not seen while the endpoint takes nothing. The
@@ -44,7 +47,7 @@ type ReusableTunnel interface {
 func publics(version string, reusable Reusable) []who {
 	all := []who{
 		{name: "public " + version, mode: "grpc", lossy: true, closesLate: true, open: kubeAPIServer},
-		{name: "public " + version + " mTLS", mode: "grpc", tcp: true, lossy: true, closesLate: true, open: publicTLS},
+		{name: "public " + version + " mTLS", mode: "grpc", tcp: true, variant: true, lossy: true, closesLate: true, open: publicTLS},
 	}
 	if reusable == nil {
 		return all
@@ -58,8 +61,8 @@ func publics(version string, reusable Reusable) []who {
 		return tunnel.DialContext
 	}
 	return append(all,
-		who{name: "public " + version + " reusable", mode: "grpc", lossy: true, closesLate: true, open: open},
-		who{name: "public " + version + " reusable mTLS", mode: "grpc", tcp: true, lossy: true, closesLate: true, open: open})
+		who{name: "public " + version + " reusable", mode: "grpc", variant: true, lossy: true, closesLate: true, open: open},
+		who{name: "public " + version + " reusable mTLS", mode: "grpc", tcp: true, variant: true, lossy: true, closesLate: true, open: open})
 }
 
 // others are the clients that do not depend on the library.
@@ -83,11 +86,11 @@ func others() []who {
 	}
 	return []who{
 		{name: "ours", mode: "grpc", open: single},
-		{name: "ours mTLS", mode: "grpc", tcp: true, open: single},
-		{name: "ours reusable", mode: "grpc", open: reusable},
-		{name: "ours reusable mTLS", mode: "grpc", tcp: true, open: reusable},
+		{name: "ours mTLS", mode: "grpc", tcp: true, variant: true, open: single},
+		{name: "ours reusable", mode: "grpc", variant: true, open: reusable},
+		{name: "ours reusable mTLS", mode: "grpc", tcp: true, variant: true, open: reusable},
 		{name: "CONNECT", mode: "http-connect", open: kubeConnect},
-		{name: "CONNECT mTLS", mode: "http-connect", tcp: true, closesLate: true, open: kubeConnect},
+		{name: "CONNECT mTLS", mode: "http-connect", tcp: true, variant: true, closesLate: true, open: kubeConnect},
 	}
 }
 

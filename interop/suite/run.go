@@ -37,6 +37,9 @@ func Others(t *testing.T) { run(t, others()) }
 func run(t *testing.T, all []who) {
 	for i, w := range all {
 		for _, p := range combinations() {
+			if w.variant && p != (peers{}) {
+				continue
+			}
 			t.Run(fmt.Sprintf("%s,%s", w.name, p), func(t *testing.T) {
 				t.Cleanup(func() { record(t, w, p) })
 				s := newStage(t, w.mode, w.tcp, p)
@@ -54,7 +57,7 @@ func (s *stage) behave(w who, n scale) {
 		run  func(s *stage)
 	}{
 		{"banners", func(s *stage) { s.banners(w, dial, n.banners) }},
-		{"exchanges", func(s *stage) { s.exchanges(dial, n.exchanges) }},
+		{"exchanges", func(s *stage) { s.exchanges(w, dial, n.exchanges) }},
 		{"bulk", func(s *stage) { s.bulk(dial, n.bulk) }},
 		{"refused", func(s *stage) { s.refused(dial) }},
 		{"canceled", func(s *stage) { s.canceled(dial, n.canceled) }},
