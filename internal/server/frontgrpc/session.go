@@ -69,7 +69,7 @@ func (s *session) ended(err error) error {
 	}
 	s.srv.obs.ReceiveFailed(err)
 	orderly := errors.Is(err, io.EOF)
-	if s.tun != nil && !(orderly && s.now() == closing) {
+	if s.tun != nil && (!orderly || s.now() != closing) {
 		s.tun.Abort(wire.ReasonAborted, "client's stream ended: "+err.Error())
 	}
 	if orderly {
