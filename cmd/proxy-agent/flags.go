@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/spf13/pflag"
 
+	"github.com/culvert-proxy/culvert/internal/agent/nodeinfo"
 	"github.com/culvert-proxy/culvert/internal/options"
 )
 
@@ -26,6 +27,7 @@ type flags struct {
 	healthPort, adminPort          int
 	profiling, contentionProfiling bool
 	agentID, identifiers           string
+	fromNode, fromNodeKeys         string
 	syncInterval, syncIntervalCap  time.Duration
 	probeInterval, keepalive       time.Duration
 	tokenPath                      string
@@ -85,6 +87,8 @@ func (f *flags) defineSelf(id string) {
 	s.StringVar(&f.agentID, "agent-id", id, "name of this agent, unique in its cluster (environment: PROXY_AGENT_ID)")
 	s.Lookup("agent-id").DefValue = "PROXY_AGENT_ID or a new UUID"
 	s.StringVar(&f.identifiers, "agent-identifiers", "", "destinations that this agent serves, as a URL query: keys host, ipv4, ipv6, cidr, default-route, failure-zone, exclude-default; for instance host=node1&ipv4=10.0.0.7&cidr=10.1.0.0/16")
+	s.StringVar(&f.fromNode, "identifiers-from-node", "", "name of this agent's Node object, usually $(NODE_NAME): what it says of itself is presented beside --agent-identifiers, and read again when the agent reconnects")
+	s.StringVar(&f.fromNodeKeys, "identifiers-from-node-keys", nodeinfo.Names(nodeinfo.Parts()), "what of the Node is used, a comma-separated list: addresses (IP and DNS), podCIDRs, hostname, zone (its failure zone)")
 	s.StringVar(&f.healthHost, "health-server-host", "", "address of the health listener; empty means all")
 	s.IntVar(&f.healthPort, "health-server-port", 8093, "TCP port of health checks and metrics")
 	s.StringVar(&f.adminBind, "admin-bind-address", "127.0.0.1", "address of the admin listener; set to empty it means all")

@@ -44,10 +44,8 @@ func serve(ctx context.Context, args []string, getenv func(string) string, stdou
 	}
 	logger := f.logging.Logger(stderr)
 	options.LogValues(f.set, func(name, value string) { logger.V(1).Info("option", "flag", name, "value", value) })
-	for key, values := range f.decodedIdentifiers() {
-		for _, value := range values {
-			logger.Info("agent identifier", "key", key, "value", value)
-		}
+	for _, pair := range f.decodedIdentifiers() {
+		logger.Info("agent identifier", "key", pair.Key, "value", pair.Value)
 	}
 	a, err := agent.New(cfg, agent.Deps{Logger: logger})
 	if err != nil {

@@ -2,12 +2,12 @@ package main
 
 import (
 	"net"
-	"net/url"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/culvert-proxy/culvert/internal/agent"
+	"github.com/culvert-proxy/culvert/internal/agent/nodeinfo"
 	"github.com/culvert-proxy/culvert/internal/lease"
 	"github.com/culvert-proxy/culvert/internal/options"
 	"github.com/culvert-proxy/culvert/tunnel/wire"
@@ -28,6 +28,7 @@ func (f *flags) validate() (agent.Config, error) {
 		f.validateIntervals(),
 		options.File("service-account-token-path", f.tokenPath),
 		f.validateIdentifiers(),
+		f.validateNode(),
 		options.File("kubeconfig", f.kubeconfig),
 		options.File("server-count-file", f.serverCountFile),
 		options.OneOf("server-count-source", f.countSource, "", "default", "max"),
@@ -77,6 +78,24 @@ func (f *flags) validateIdentifiers() error {
 	return nil
 }
 
+// validateNode checks the name of a Node that was given, an empty one too: it is
+// what an environment variable without a value leaves.
+func (f *flags) validateNode() error {
+	if _, err := nodeinfo.ParseParts(f.fromNodeKeys); err != nil {
+		return options.Invalid("identifiers-from-node-keys", f.fromNodeKeys, "%v", err)
+	}
+	if !f.set.Changed("identifiers-from-node") {
+		if f.set.Changed("identifiers-from-node-keys") {
+			return options.Invalid("identifiers-from-node-keys", f.fromNodeKeys, "needs --identifiers-from-node")
+		}
+		return nil
+	}
+	if err := nodeinfo.CheckName(f.fromNode); err != nil {
+		return options.Invalid("identifiers-from-node", f.fromNode, "%v", err)
+	}
+	return nil
+}
+
 func (f *flags) validateLeases() error {
 	if _, err := labels.Parse(f.leaseSelector); err != nil {
 		return options.Invalid("lease-label-selector", f.leaseSelector, "%v", err)
@@ -102,6 +121,8 @@ func (f *flags) config() agent.Config {
 	return agent.Config{
 		AgentID:             f.agentID,
 		Identifiers:         f.identifiers,
+		IdentifiersFromNode: f.fromNode,
+		NodeParts:           f.nodeParts(),
 		ServerHosts:         f.serverHosts,
 		ServerPort:          f.serverPort,
 		CA:                  f.caCert,
@@ -136,13 +157,21 @@ func (f *flags) config() agent.Config {
 	}
 }
 
-// decodedIdentifiers lists the pairs for the log, one each.
-func (f *flags) decodedIdentifiers() url.Values {
-	values, err := url.ParseQuery(f.identifiers)
+func (f *flags) nodeParts() []nodeinfo.Part {
+	parts, err := nodeinfo.ParseParts(f.fromNodeKeys)
 	if err != nil {
 		return nil // refused by validate already
 	}
-	return values
+	return parts
+}
+
+// decodedIdentifiers lists the pairs for the log, one each.
+func (f *flags) decodedIdentifiers() []wire.Identifier {
+	ids, err := wire.ParseIdentifiers(f.identifiers)
+	if err != nil {
+		return nil // refused by validate already
+	}
+	return ids.Pairs
 }
 
 func address(host string, port int) string { return net.JoinHostPort(host, strconv.Itoa(port)) }

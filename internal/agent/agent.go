@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/grpc/credentials"
 	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	coreclient "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/klog/v2"
 
 	"github.com/culvert-proxy/culvert/internal/agent/endpoint"
@@ -40,6 +41,8 @@ type Deps struct {
 	DialEndpoint endpoint.Dialer
 	// Leases replaces the Kubernetes API, for counting by leases.
 	Leases coordinationclient.LeasesGetter
+	// Nodes replaces the Kubernetes API, for identifiers from a Node.
+	Nodes coreclient.NodesGetter
 	// NoPorts leaves out the health and admin ports.
 	NoPorts bool
 	// Chance replaces the random numbers from 0 to 1, 1 excluded, that spread
@@ -50,19 +53,20 @@ type Deps struct {
 // Agent is one proxy-agent. Make it with New, run it once.
 type Agent struct {
 	// Fixed after construction.
-	cfg       Config
-	log       klog.Logger
-	instance  string
-	metrics   *metrics.Metrics
-	endpoints *endpoint.Endpoints
-	connector *serverlink.Connector
-	directory *serverlink.Directory
-	received  *servercounter.Received
-	counter   servercounter.ServerCounter
-	beside    []func(context.Context) error // what counts servers in the background
-	health    *observe.Server
-	admin     *observe.Server
-	started   time.Time
+	cfg         Config
+	log         klog.Logger
+	instance    string
+	metrics     *metrics.Metrics
+	endpoints   *endpoint.Endpoints
+	connector   *serverlink.Connector
+	directory   *serverlink.Directory
+	received    *servercounter.Received
+	counter     servercounter.ServerCounter
+	beside      []func(context.Context) error // what counts servers in the background
+	identifiers identifiers
+	health      *observe.Server
+	admin       *observe.Server
+	started     time.Time
 
 	fleet    atomic.Pointer[fleet.Fleet] // set once by New; counters may ask before
 	running  sync.WaitGroup
@@ -92,6 +96,9 @@ func New(cfg Config, deps Deps) (*Agent, error) {
 		Connections: a.endpoints.Connections,
 		Budget:      func() (used, limit int64) { return budget.Used(), budget.Limit() },
 	})
+	if err := a.newIdentifiers(deps); err != nil {
+		return nil, err
+	}
 	if err := a.connectors(deps); err != nil {
 		return nil, err
 	}
@@ -131,7 +138,7 @@ func (a *Agent) connectors(deps Deps) error {
 	}
 	cfg := serverlink.Config{
 		AgentID:     a.cfg.AgentID,
-		Identifiers: a.cfg.Identifiers,
+		Identifiers: a.identifiers.encoded,
 		Instance:    a.instance,
 		Extensions:  a.offers(),
 		Credentials: creds,
@@ -173,7 +180,7 @@ func (a *Agent) newFleet(deps Deps) error {
 		Counter:   a.counter,
 		Received:  a.received,
 		Rooms:     a.endpoints,
-		Observer:  a.metrics.Fleet(),
+		Observer:  a.fleetObserver(),
 		Chance:    deps.Chance,
 	}))
 	return nil

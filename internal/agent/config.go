@@ -3,6 +3,7 @@ package agent
 import (
 	"time"
 
+	"github.com/culvert-proxy/culvert/internal/agent/nodeinfo"
 	"github.com/culvert-proxy/culvert/internal/lease"
 )
 
@@ -10,7 +11,11 @@ import (
 // not changed after New.
 type Config struct {
 	AgentID     string
-	Identifiers string // URL-query form, sent to servers as it is
+	Identifiers string // URL-query form, plain or percent-encoded
+	// IdentifiersFromNode names a Node object whose NodeParts are presented too;
+	// "" for none. It needs Kube.
+	IdentifiersFromNode string
+	NodeParts           []nodeinfo.Part
 
 	// ServerHosts are tried in rotation, every address behind each name.
 	ServerHosts []string

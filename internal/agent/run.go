@@ -10,6 +10,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer a.Close()
 	work, cancel := context.WithCancel(context.Background())
 	defer cancel()
+	if err := a.identifiers.first(ctx); err != nil {
+		return err
+	}
 	a.log.Info("Connecting", "hosts", a.cfg.ServerHosts, "port", a.cfg.ServerPort)
 	a.background(work)
 	a.running.Go(func() { a.fleet.Load().Run(work) })

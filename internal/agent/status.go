@@ -38,7 +38,7 @@ func (a *Agent) Status() Status {
 	return Status{
 		AgentID:     a.cfg.AgentID,
 		Instance:    a.instance,
-		Identifiers: a.cfg.Identifiers,
+		Identifiers: a.identifiers.shown(),
 		Now:         time.Now(),
 		Since:       a.started,
 		Draining:    a.draining.Load(),

@@ -54,6 +54,8 @@ func table() map[string]room {
 			"one link; how many there are is fleet's business"},
 		"internal/agent/fleet": {[]string{"internal/agent/serverlink", "internal/servercounter", "tunnel/wire"}, []string{grpc, prom},
 			"decides when to connect, never how"},
+		"internal/agent/nodeinfo": {[]string{"tunnel/wire"}, []string{grpc, prom},
+			"one Node object to identifiers; who presents them is not its business"},
 		"internal/agent/metrics": {[]string{"internal/agent/...", "internal/streammetrics", "tunnel/wire", "tunnel/link", "tunnel/flow"}, nil,
 			"may import what it observes"},
 		"internal/agent": {[]string{"internal/agent/...", "internal/transport", "internal/observe", "internal/lifecycle", "internal/servercounter", "internal/lease", "tunnel/wire", "tunnel/flow", "tunnel/link"}, nil,
@@ -69,7 +71,7 @@ func table() map[string]room {
 		"internal/house":     {nil, nil, "rules only"},
 		"internal/options":   {[]string{"tunnel/wire", "internal/transport"}, []string{grpc, prom}, "flags and logging that both binaries share"},
 		"cmd/proxy-server":   {[]string{"internal/server", "internal/server/backend", "internal/lease", "internal/lifecycle", "internal/options", "internal/transport"}, nil, "one assembly and its flags"},
-		"cmd/proxy-agent":    {[]string{"internal/agent", "internal/lease", "internal/lifecycle", "internal/options", "internal/transport", "tunnel/wire"}, nil, "one assembly and its flags"},
+		"cmd/proxy-agent":    {[]string{"internal/agent", "internal/agent/nodeinfo", "internal/lease", "internal/lifecycle", "internal/options", "internal/transport", "tunnel/wire"}, nil, "one assembly and its flags"},
 		"cmd/culvert":        {[]string{"internal/lifecycle", "internal/options", "internal/transport", "internal/certs", "tunnel/client", "tunnel/wire"}, nil, "for people; a client like any other"},
 		"internal/certs":     {nil, []string{grpc, prom, kube}, "a certificate authority for the demo and for tests"},
 	}

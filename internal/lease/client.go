@@ -16,8 +16,8 @@ type ClientConfig struct {
 	Burst       int     // 0 means the client's default
 }
 
-// NewClient returns a client for Lease objects. It asks nothing of the API yet.
-func NewClient(cfg ClientConfig) (coordinationclient.LeasesGetter, error) {
+// REST is the same as client-go wants it, for clients of other objects too.
+func (cfg ClientConfig) REST() (*rest.Config, error) {
 	var api *rest.Config
 	var err error
 	if cfg.Kubeconfig == "" {
@@ -30,5 +30,14 @@ func NewClient(cfg ClientConfig) (coordinationclient.LeasesGetter, error) {
 	api.ContentType = cfg.ContentType
 	api.AcceptContentTypes = cfg.ContentType + ",application/json"
 	api.QPS, api.Burst = cfg.QPS, cfg.Burst
+	return api, nil
+}
+
+// NewClient returns a client for Lease objects. It asks nothing of the API yet.
+func NewClient(cfg ClientConfig) (coordinationclient.LeasesGetter, error) {
+	api, err := cfg.REST()
+	if err != nil {
+		return nil, err
+	}
 	return coordinationclient.NewForConfig(api)
 }

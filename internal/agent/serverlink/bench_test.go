@@ -45,7 +45,7 @@ func inBubble(t *testing.T, change func(*Config), test func(t *testing.T, b *ben
 		b.server = tunneltest.Serve(t, b.lis, grpc.MaxRecvMsgSize(1<<20))
 		b.cfg = Config{
 			AgentID:     "agent-1",
-			Identifiers: "host=h",
+			Identifiers: func(context.Context) (string, error) { return "host=h", nil },
 			Instance:    "instance-1",
 			Extensions:  wire.AllExtensions,
 			Credentials: insecure.NewCredentials(),

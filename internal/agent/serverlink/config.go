@@ -17,8 +17,10 @@ import (
 // Config describes how an agent connects to its servers. It is not changed
 // after New.
 type Config struct {
-	AgentID     string
-	Identifiers string // as configured (COMPAT 7.3)
+	AgentID string
+	// Identifiers gives what is presented (COMPAT 7.3) in one attempt; nil for
+	// none. An error is one of the attempt.
+	Identifiers func(ctx context.Context) (string, error)
 	// Instance is a UUID of this process; it, the agent ID and the slot make a
 	// server see that a link is a successor of another one.
 	Instance string

@@ -91,7 +91,7 @@ func (c *Connector) remember(t Target, credit bool) {
 
 // connect makes one attempt.
 func (c *Connector) connect(ctx context.Context, t Target, window int32) (*Link, error) {
-	md, err := c.hello()
+	md, err := c.hello(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -126,11 +126,13 @@ func (c *Connector) connect(ctx context.Context, t Target, window int32) (*Link,
 }
 
 // hello makes the request headers.
-func (c *Connector) hello() (metadata.MD, error) {
-	h := link.AgentHello{
-		AgentID:     c.cfg.AgentID,
-		Identifiers: c.cfg.Identifiers,
-		Extensions:  c.cfg.Extensions,
+func (c *Connector) hello(ctx context.Context) (metadata.MD, error) {
+	h := link.AgentHello{AgentID: c.cfg.AgentID, Extensions: c.cfg.Extensions}
+	if c.cfg.Identifiers != nil {
+		var err error
+		if h.Identifiers, err = c.cfg.Identifiers(ctx); err != nil {
+			return nil, err
+		}
 	}
 	if c.cfg.Extensions != 0 {
 		h.Instance, h.Slot = c.cfg.Instance, slot

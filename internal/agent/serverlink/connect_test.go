@@ -88,6 +88,35 @@ func TestToken(t *testing.T) {
 	})
 }
 
+// TestIdentifiers are asked for in each attempt; a failure is one of the attempt.
+func TestIdentifiers(t *testing.T) {
+	given := []string{"host=a", "", "host=b"}
+	i := -1
+	change := func(c *Config) {
+		c.Identifiers = func(context.Context) (string, error) {
+			if i++; given[i] == "" {
+				return "", errTest
+			}
+			return given[i], nil
+		}
+	}
+	inBubble(t, change, func(t *testing.T, b *bench) {
+		for _, want := range given {
+			if want == "" {
+				if _, err := b.conn.Connect(t.Context(), b.target()); !errors.Is(err, errTest) {
+					t.Errorf("connected without identifiers: %v", err)
+				}
+				continue
+			}
+			l, peer := b.connect(newServer())
+			l.Drop()
+			if peer.Agent.Identifiers != want {
+				t.Errorf("presented %q, want %q", peer.Agent.Identifiers, want)
+			}
+		}
+	})
+}
+
 // TestSilentServer: in each stage silence costs the limit of that stage.
 func TestSilentServer(t *testing.T) {
 	noTLS := func(*Config) {}
