@@ -308,6 +308,7 @@ func TestBehaviour06ServerKilled(t *testing.T) {
 // A server that freezes cannot be told from a slow one but by its pings: the
 // agent gives it up after 25 s and closes what it holds for it.
 func TestBehaviour06ServerFrozen(t *testing.T) {
+	t.Parallel() // it waits
 	atOnce(t, func(t *testing.T, k kind) {
 		s := newStand(t, k, standOptions{ids: []string{""}})
 		e := newEndpoint(t, neverCloses)
@@ -318,7 +319,7 @@ func TestBehaviour06ServerFrozen(t *testing.T) {
 			clients.Go(func() { io.Copy(io.Discard, c) })
 		}
 		process.Eventually(t, hang, "the endpoint has its connections", func() bool { return e.live() == 3 })
-		s.server.Signal(unix.SIGSTOP)
+		freeze(t, s.server.Process)
 		since := time.Now()
 		settle(t, hang, func() string {
 			if n := e.live(); n > 0 {

@@ -145,7 +145,7 @@ func TestBehaviour09AgentKilledDuringADial(t *testing.T) {
 
 // Dials that cannot succeed say why, in the words and numbers of each way in.
 func TestBehaviour09DialsThatFail(t *testing.T) {
-	eachKind(t, func(t *testing.T, k kind) {
+	atOnce(t, func(t *testing.T, k kind) {
 		limit := scaled("1s", "5s") // the default is 5 s
 		s := newStage(t, k, options{agent: []string{"--dial-timeout=" + limit}})
 		for _, c := range []struct {

@@ -81,7 +81,7 @@ func (h *hostileClient) networks() {
 		if got := p.Expect(wire.DialResponse); got.DialID != 42 || got.Error == "" || got.Reason != h.reason(wire.ReasonProtocol) {
 			h.Errorf("%q was answered with %+v", network, got)
 		}
-		h.over(p, codes.OK)
+		h.refused(p)
 	}
 }
 
@@ -95,7 +95,7 @@ func (h *hostileClient) addresses() {
 		if got := p.Expect(wire.DialResponse); got.DialID != 42 || got.Error == "" || got.ConnectionID != 0 {
 			h.Errorf("%.40q was answered with %+v", address, got)
 		}
-		h.over(p, codes.OK)
+		h.refused(p)
 	}
 }
 

@@ -2,6 +2,10 @@ package behaviour
 
 import (
 	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -47,8 +51,28 @@ func newFrozen(t *testing.T, k kind) (s *stand, e *endpoint, held tunnel) {
 	for _, c := range others {
 		c.Close()
 	}
-	s.agents[0].Signal(unix.SIGSTOP)
+	freeze(t, s.agents[0].Process)
 	return s, e, held
+}
+
+// freeze stops a process, and waits until all its threads stand still.
+func freeze(t testing.TB, p *process.Process) {
+	t.Helper()
+	p.Signal(unix.SIGSTOP)
+	process.Eventually(t, hang, p.Name+" stands still", func() bool {
+		stats, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.PID()))
+		if err != nil || len(stats) == 0 {
+			return false
+		}
+		for _, name := range stats {
+			text, err := os.ReadFile(name)
+			// The state stands behind the name, which is in parentheses.
+			if i := strings.LastIndexByte(string(text), ')'); err != nil || i < 0 || !strings.HasPrefix(string(text[i:]), ") T") {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 // dials makes n dials, width at a time, and says how many did not succeed in
@@ -121,6 +145,7 @@ func (s *stand) usesAgain(address string) {
 // timeouts do in 25 s is tested in fake time where they are. All kinds wait at
 // once.
 func TestBehaviour12FrozenAgent(t *testing.T) {
+	t.Parallel() // it waits
 	atOnce(t, func(t *testing.T, k kind) {
 		s, e, held := newFrozen(t, k)
 		since := time.Now()
@@ -152,6 +177,7 @@ func TestBehaviour12FrozenAgent(t *testing.T) {
 // One that thaws before it is given up keeps its link and its tunnels, and is
 // trusted again as soon as it says anything.
 func TestBehaviour12FrozenForAMoment(t *testing.T) {
+	t.Parallel() // it waits
 	atOnce(t, func(t *testing.T, k kind) {
 		s, e, held := newFrozen(t, k)
 		if failed, first := s.dials(e.addr, 20, 20); failed > 0 {
