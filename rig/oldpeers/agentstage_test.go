@@ -63,37 +63,51 @@ func withLonelyAgent(t *testing.T, cfg agent.Config, f func(t *testing.T, p *pla
 	})
 }
 
-// newPlace starts an agent, which ends with the test.
+// newPlace starts an agent, which ends with the test, and an old server that has
+// not answered it yet.
 func newPlace(t *testing.T, network *tunneltest.Network, cfg agent.Config) *place {
 	t.Helper()
-	p := &place{t: t, net: network, ended: make(chan struct{}), began: time.Now()}
-	p.listener = network.Listen("server:8091")
+	p := &place{t: t, net: network, began: time.Now(), listener: network.Listen("server:8091")}
+	p.startAgent(cfg)
+	p.servers = tunneltest.Serve(t, p.listener, oldServerKeepalive()...)
+	return p
+}
+
+// young is the host whose port 8091 is the agents' side of a server of ours.
+const young = "young"
+
+// startAgent starts the agent, and ends it with the test.
+func (p *place) startAgent(cfg agent.Config) {
+	p.t.Helper()
 	process, err := agent.New(cfg, agent.Deps{
-		DialServer:   network.Dialer("agent"),
+		DialServer: func(ctx context.Context, address string) (net.Conn, error) {
+			if address == young+":8091" {
+				address = agents
+			}
+			return p.net.Dialer("agent")(ctx, address)
+		},
 		Lookup:       func(_ context.Context, host string) ([]string, error) { return []string{host}, nil },
-		DialEndpoint: endpoints{network},
+		DialEndpoint: endpoints{p.net},
 		NoPorts:      true,
 		Chance:       func() float64 { return 0 },
 	})
 	if err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
-	p.agent = process
+	p.agent, p.ended = process, make(chan struct{})
 	var ctx context.Context
 	ctx, p.stop = context.WithCancel(context.Background())
 	go func() {
 		defer close(p.ended)
 		if err := process.Run(ctx); err != nil {
-			t.Errorf("the agent ended: %v", err)
+			p.t.Errorf("the agent ended: %v", err)
 		}
 	}()
-	t.Cleanup(func() {
+	p.t.Cleanup(func() {
 		p.stop()
 		<-p.ended
-		wantIdle(t, process.Gatherer())
+		wantIdle(p.t, process.Gatherer())
 	})
-	p.servers = tunneltest.Serve(t, p.listener, oldServerKeepalive()...)
-	return p
 }
 
 // oldServerKeepalive is how old servers ping and what pings they allow. COMPAT 7.6.
