@@ -85,6 +85,11 @@ func (t *Tunnel) limit() (time.Duration, End) {
 	switch s := t.state; {
 	case s.halfClosed():
 		return cfg.HalfCloseTimeout, End{wire.ReasonHalfCloseTimeout, "half-closed, and nothing flows"}
+	case s == delivering && !t.end.Abnormal():
+		// The endpoint has sent everything and is free; only a client that lives
+		// and reads slowly is waited for, and it must not lose the last bytes to a
+		// pause that would have cost it none earlier.
+		return max(cfg.CloseTimeout, cfg.HalfCloseTimeout), End{wire.ReasonCloseTimeout, "the client does not take the rest of the data"}
 	case s == delivering:
 		return cfg.CloseTimeout, End{wire.ReasonCloseTimeout, "the client does not take the rest of the data"}
 	case s.ending():
