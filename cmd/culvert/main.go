@@ -1,5 +1,6 @@
 // Command culvert is for people: it demonstrates a whole installation on one
-// machine (demo) and joins standard input and output to a tunnel (connect).
+// machine (demo), joins standard input and output to a tunnel (connect) and says
+// which agents would serve a destination (check).
 package main
 
 import (
@@ -18,6 +19,8 @@ const usage = `Usage:
       run servers for both frontends, agents and an endpoint on this machine, with traffic
   culvert connect HOST:PORT [flags]
       join standard input and output to a tunnel through a running server
+  culvert check [--server=URL] DESTINATION
+      say which agents of a running server would serve a destination, and why the others would not
   culvert version
 `
 
@@ -37,10 +40,30 @@ func main() {
 // errUsage ends a command whose usage was printed.
 var errUsage = errors.New("usage")
 
+// failure is an error of a command that has exit statuses of its own.
+type failure struct {
+	status int
+	err    error // nil if everything was said
+}
+
+// Error implements error.
+func (f failure) Error() string {
+	if f.err == nil {
+		return fmt.Sprintf("exit status %d", f.status)
+	}
+	return f.err.Error()
+}
+
 // run is main without the process around it; it returns the exit status.
 func run(ctx context.Context, args []string, std streams) int {
 	err := command(ctx, args, std)
+	var own failure
 	switch {
+	case errors.As(err, &own):
+		if own.err != nil {
+			fmt.Fprintln(std.err, "culvert:", own.err)
+		}
+		return own.status
 	case err == nil:
 		return 0
 	case errors.Is(err, errUsage):
@@ -63,6 +86,8 @@ func command(ctx context.Context, args []string, std streams) error {
 		return demoEndpoint(ctx, args[1:], std)
 	case "connect":
 		return connect(ctx, args[1:], std)
+	case "check":
+		return check(ctx, args[1:], std)
 	case "version", "--version":
 		fmt.Fprintln(std.out, options.Version())
 		return nil

@@ -46,6 +46,9 @@ func (s *Server) ready() error {
 	return nil
 }
 
+// shownAgents bounds each list of agents in an explanation.
+const shownAgents = 50
+
 // readiness lists each manager with its numbers.
 func (s *Server) readiness() []string {
 	var lines []string
@@ -56,12 +59,23 @@ func (s *Server) readiness() []string {
 }
 
 // explain answers which agents would serve ?address=HOST:PORT, and why the
-// others would not.
+// others would not. Header Culvert-Serving names the manager that would, or none;
+// then the status is that of a CONNECT that finds no agent. `culvert check` asks it.
 func (s *Server) explain(w http.ResponseWriter, r *http.Request) {
 	address := r.URL.Query().Get("address")
 	if address == "" {
 		http.Error(w, "the query must hold address=HOST:PORT", http.StatusBadRequest)
 		return
 	}
-	fmt.Fprint(w, s.router.Explain(address).Text(50)) //nolint:errcheck // a client that left needs no answer
+	explanation := s.router.Explain(address)
+	// The text repeats what was asked, which must not be taken for a page.
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if explanation.Serving >= 0 {
+		w.Header().Set("Culvert-Serving", explanation.Managers[explanation.Serving].Strategy.String())
+	} else {
+		w.Header().Set("Culvert-Serving", "none")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	fmt.Fprint(w, explanation.Text(shownAgents)) //nolint:errcheck // a client that left needs no answer
 }
