@@ -75,16 +75,16 @@ func freeze(t testing.TB, p *process.Process) {
 	})
 }
 
-// dials makes n dials, width at a time, and says how many did not succeed in
-// time. Their tunnels are closed when all are done, so that the load of an agent
+// dials makes n dials, width at a time, and says how many did not succeed within
+// limit each. Their tunnels are closed when all are done, so that the load of an agent
 // that answers grows and one that does not has its share of the dials.
-func (s *stand) dials(address string, n, width int) (failed int, first error) {
+func (s *stand) dials(address string, n, width int, limit time.Duration) (failed int, first error) {
 	var (
 		mu   sync.Mutex
 		open []tunnel
 	)
 	many(s.t, n, width, func(int) error {
-		c, err := s.timelyDial(address)
+		c, err := s.timelyDial(address, limit)
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
@@ -104,8 +104,8 @@ func (s *stand) dials(address string, n, width int) (failed int, first error) {
 	return failed, first
 }
 
-func (s *stand) timelyDial(address string) (tunnel, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func (s *stand) timelyDial(address string, limit time.Duration) (tunnel, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	c, err := s.Dial(ctx, address)
 	if err != nil {
@@ -122,7 +122,7 @@ func (s *stand) timelyDial(address string) (tunnel, error) {
 func (s *stand) mustServe(address, when string) {
 	s.t.Helper()
 	n := scaled(200, 1000)
-	if failed, first := s.dials(address, n, 16); failed*100 >= n {
+	if failed, first := s.dials(address, n, 16, patience); failed*100 >= n {
 		s.t.Errorf("%s: %d of %d dials did not succeed within %v, the first: %v", when, failed, n, patience, first)
 	}
 }
@@ -150,8 +150,8 @@ func TestBehaviour12FrozenAgent(t *testing.T) {
 		s, e, held := newFrozen(t, k)
 		since := time.Now()
 		// Whoever asks the frozen agent waits; then it is suspect, and nobody does.
-		if failed, first := s.dials(e.addr, 100, 100); failed > 0 {
-			t.Errorf("%d of 100 dials right after the freeze did not succeed within %v, the first: %v", failed, patience, first)
+		if failed, first := s.dials(e.addr, 100, 100, hang); failed > 0 {
+			t.Errorf("%d of 100 dials right after the freeze did not succeed, the first: %v", failed, first)
 		}
 		if n := s.server.Metric(suspectLinks); n != 1 {
 			t.Errorf("%v agents are suspect behind these dials, not 1", n)
@@ -180,8 +180,8 @@ func TestBehaviour12FrozenForAMoment(t *testing.T) {
 	t.Parallel() // it waits
 	atOnce(t, func(t *testing.T, k kind) {
 		s, e, held := newFrozen(t, k)
-		if failed, first := s.dials(e.addr, 20, 20); failed > 0 {
-			t.Errorf("%d of 20 dials did not succeed within %v, the first: %v", failed, patience, first)
+		if failed, first := s.dials(e.addr, 20, 20, hang); failed > 0 {
+			t.Errorf("%d of 20 dials did not succeed, the first: %v", failed, first)
 		}
 		if n := s.server.Metric(suspectLinks); n != 1 {
 			t.Errorf("%v agents are suspect behind these dials, not 1", n)
