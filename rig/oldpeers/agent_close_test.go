@@ -48,6 +48,7 @@ func TestAgentFlushesBeforeItAnswers(t *testing.T) {
 		expect(t, p.server.Peer, data(1, "read already"), closeRsp(1, ""))
 		readsEOF(t, conn)
 		// The number is forgotten: whoever comes late is told so, each time.
+		synctest.Wait()
 		for range 2 {
 			p.server.Send(data(1, "late"))
 			expect(t, p.server.Peer, closeRsp(1, "unrecognized connectID"))
@@ -87,6 +88,7 @@ func TestAgentTakesFINForAClose(t *testing.T) {
 		p.server.ExpectData(1, []byte("response"))
 		expect(t, p.server.Peer, closeRsp(1, ""))
 		readsEOF(t, conn)
+		synctest.Wait()
 		p.server.Send(data(1, "late"))
 		expect(t, p.server.Peer, closeRsp(1, "unrecognized connectID"))
 		p.server.Send(closeReq(1))
