@@ -20,6 +20,9 @@ import (
 //	echo       gives back what it gets
 //	take N     reads N bytes and answers with their SHA-256
 //	give N     writes N bytes of stream
+//	count      reads to the end and answers with how much it was
+//	slow N     reads N bytes, slowly at first, and the end
+//	reset      hangs up with a reset
 //	hold       reads nothing more until letGo
 //
 // It closes a connection when the other side has.
@@ -31,11 +34,12 @@ type endpoint struct {
 	over    chan struct{} // closed when the test ends
 	hold    chan struct{} // closed by letGo
 	once    sync.Once
+	slow    chan string // what came on connections to slow: the SHA-256
 }
 
 func newEndpoint(t *testing.T) *endpoint {
 	t.Helper()
-	e := &endpoint{over: make(chan struct{}), hold: make(chan struct{})}
+	e := &endpoint{over: make(chan struct{}), hold: make(chan struct{}), slow: make(chan string, 10)}
 	var wait sync.WaitGroup
 	listen := func(serve func(net.Conn)) (net.Listener, string) {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -95,6 +99,13 @@ func (e *endpoint) serve(c net.Conn) {
 	case "give":
 		io.CopyN(c, stream(), n)
 		io.Copy(io.Discard, r)
+	case "count":
+		n, _ := io.Copy(io.Discard, r)
+		fmt.Fprint(c, n)
+	case "slow":
+		e.slow <- slowly(r, n)
+	case "reset":
+		hangUp(c)
 	case "hold":
 		select {
 		case <-e.hold:

@@ -21,4 +21,5 @@ func TestPublicClient(t *testing.T) {
 
 // What does not depend on the library is run here only.
 func TestOtherClients(t *testing.T) { suite.Others(t) }
+func TestOurClient(t *testing.T)    { suite.Ours(t) }
 func TestCurl(t *testing.T)         { suite.Curl(t) }
