@@ -55,7 +55,7 @@ func (e *End) expect(words []string) error {
 	s := e.String()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	holds := false
+	var holds bool
 	switch want := strings.Join(words, " "); {
 	case want == pending || want == up:
 		holds = e.dial == want

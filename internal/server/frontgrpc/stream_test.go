@@ -81,7 +81,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world) {
 			a, c := stuck(t, w)
 			a.Send(closeRsp(1))
-			pass(8 * time.Second)
+			pass(time.Minute)
 			c.SetReading(true)
 			c.ExpectData(1, big)
 			if k := c.ExpectOn(wire.CloseResponse, 1); k.Reason != 0 {
@@ -94,7 +94,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 		bubble(t, func(t *testing.T, w *world) {
 			a, _ := stuck(t, w)
 			a.Send(closeRsp(1))
-			pass(time.Minute)
+			pass(6 * time.Minute)
 			if w.obs.streams() != 0 || w.relay.Tunnels() != 0 {
 				t.Errorf("%d streams, %d tunnels", w.obs.streams(), w.relay.Tunnels())
 			}
