@@ -144,32 +144,53 @@ func (m *meeting) options() []grpc.DialOption {
 }
 
 // pair is two connections that are joined.
-func (m *meeting) pair(ctx context.Context, tunnel Tunnel) (a, b net.Conn, err error) {
+func pair(dial func() (net.Conn, error)) (a, b net.Conn, err error) {
 	var conns [2]net.Conn
 	var errs [2]error
 	var dials sync.WaitGroup
 	for i := range conns {
-		dials.Go(func() { conns[i], errs[i] = tunnel.DialContext(ctx, "tcp", endpoint) })
+		dials.Go(func() { conns[i], errs[i] = dial() })
 	}
 	dials.Wait()
 	return conns[0], conns[1], errors.Join(errs[:]...)
 }
 
 func TestNetConn(t *testing.T) {
-	t.Cleanup(func() { goleak.VerifyNone(t) })
-	nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) {
-		m := newMeeting(t)
-		tunnel, err := NewReusable("x", Options{}, m.options()...)
-		if err != nil {
-			return nil, nil, nil, err
-		}
-		a, b, err := m.pair(t.Context(), tunnel)
-		stop := func() {
-			a.Close()
-			b.Close()
-			tunnel.Close()
-			m.Stop()
-		}
-		return a, b, stop, err
+	t.Run("reusable", func(t *testing.T) {
+		t.Cleanup(func() { goleak.VerifyNone(t) })
+		nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) {
+			m := newMeeting(t)
+			tunnel, err := NewReusable("x", Options{}, m.options()...)
+			if err != nil {
+				return nil, nil, nil, err
+			}
+			a, b, err := pair(func() (net.Conn, error) { return tunnel.DialContext(t.Context(), "tcp", endpoint) })
+			stop := func() {
+				a.Close()
+				b.Close()
+				tunnel.Close()
+				m.Stop()
+			}
+			return a, b, stop, err
+		})
+	})
+	t.Run("single-use", func(t *testing.T) {
+		t.Cleanup(func() { goleak.VerifyNone(t) })
+		nettest.TestConn(t, func() (net.Conn, net.Conn, func(), error) {
+			m := newMeeting(t)
+			a, b, err := pair(func() (net.Conn, error) {
+				tunnel, err := NewSingleUse(t.Context(), "x", Options{}, m.options()...)
+				if err != nil {
+					return nil, err
+				}
+				return tunnel.DialContext(t.Context(), "tcp", endpoint)
+			})
+			stop := func() {
+				a.(*Conn).CloseContext(t.Context())
+				b.(*Conn).CloseContext(t.Context())
+				m.Stop()
+			}
+			return a, b, stop, err
+		})
 	})
 }
