@@ -2,6 +2,7 @@ package rig
 
 import (
 	"fmt"
+	"testing/synctest"
 
 	"github.com/culvert-proxy/culvert/tunnel/tunneltest"
 )
@@ -119,10 +120,11 @@ func (c *Cluster) Start(name string) error {
 	return p.start()
 }
 
-// Restart kills a process and starts it again at once.
+// Restart kills a process and starts it again as soon as everybody has noticed.
 func (c *Cluster) Restart(name string) error {
 	if err := c.Kill(name); err != nil {
 		return err
 	}
+	synctest.Wait()
 	return c.Start(name)
 }
