@@ -105,11 +105,11 @@ func TestSizes(t *testing.T) {
 
 // A transcript is worth something only if it is the same each time.
 func TestRepeatable(t *testing.T) {
-	const scenario = `server s1 count=2
-server s2 count=2
-agent a1 server=s1,s2
-agent a2 server=s1,s2
-agent a3 server=s1,s2
+	const scenario = `server s1
+server s2
+agent a1 server=s1
+agent a2 server=s1
+agent a3 server=s2
 endpoint e:1 echo
 wait 10s
 dial c1 via s1 e:1
