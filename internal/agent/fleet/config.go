@@ -14,13 +14,8 @@ import (
 // Config says how a fleet behaves. Zero means the default named beside the field.
 type Config struct {
 	SyncInterval    time.Duration // 1 s: between attempts while a server is missing
-	SyncIntervalCap time.Duration // 10 s: between attempts after failures, and when no more is to be found
-	// QuietInterval is between attempts when no more is to be found and every
-	// server that has a link would tell if the count changed. 10 min; negative
-	// for never. A server that comes back behind a load balancer, with a count
-	// that was never lowered, is found by this and by nothing else.
-	QuietInterval time.Duration
-	SyncForever   bool // attempt also when enough servers have a link
+	SyncIntervalCap time.Duration // 10 s: the same after failures, and when no more is to be found
+	SyncForever     bool          // attempt also when enough servers have a link
 
 	LameDuck     time.Duration // after Drain, how long new dials are still served; 0 means none
 	DrainTimeout time.Duration // how long Drain may take in all; 0 means no bound

@@ -36,9 +36,6 @@ type Fleet struct {
 func New(cfg Config, deps Deps) *Fleet {
 	setDefault(&cfg.SyncInterval, time.Second)
 	setDefault(&cfg.SyncIntervalCap, max(10*time.Second, cfg.SyncInterval))
-	if cfg.QuietInterval == 0 {
-		cfg.QuietInterval = 10 * time.Minute
-	}
 	if deps.Observer == nil {
 		deps.Observer = nopObserver{}
 	}
@@ -105,8 +102,8 @@ func (f *Fleet) act(ctx context.Context, now time.Time) time.Duration {
 	wait := f.cfg.SyncInterval
 	switch {
 	case s.attempt:
-		f.plan.busy = true
-		f.wg.Go(func() { f.attempt(ctx) })
+		f.plan.looking = true
+		f.wg.Go(func() { f.round(ctx) })
 	case !s.until.IsZero():
 		wait = min(wait, max(s.until.Sub(now), 0))
 	}
@@ -122,18 +119,17 @@ func (f *Fleet) Wake() {
 	}
 }
 
-// attempt makes one attempt.
-func (f *Fleet) attempt(ctx context.Context) {
-	defer f.Wake()
+// round looks up the addresses and attempts one of them, if the plan wants that.
+func (f *Fleet) round(ctx context.Context) {
 	targets := f.deps.Directory.Targets(ctx)
 	f.mu.Lock()
 	t, ok := f.plan.start(time.Now(), targets)
-	if !ok || f.plan.stopped {
-		f.plan.idle(time.Now())
-		f.mu.Unlock()
+	f.mu.Unlock()
+	f.Wake()
+	if !ok {
 		return
 	}
-	f.mu.Unlock()
+	defer f.Wake()
 	l, err := f.deps.Connector.Connect(ctx, t)
 	if err != nil {
 		f.attemptFailed(ctx, t, err)
@@ -154,7 +150,7 @@ func (f *Fleet) attemptFailed(ctx context.Context, t serverlink.Target, err erro
 	}
 	f.obs.AttemptFailed()
 	f.noteFailure(now, t, err)
-	f.log.Info("Cannot connect to a server", "address", t.Address, "reason", err.Error(), "retryIn", f.plan.trouble[t].until.Sub(now).Round(time.Millisecond))
+	f.log.Info("Cannot connect to a server", "address", t.Address, "reason", err.Error(), "retryIn", f.plan.retryIn(now, t).Round(time.Millisecond))
 }
 
 func (f *Fleet) logAnswer(serverID string, before, after int) {
@@ -172,7 +168,7 @@ func (f *Fleet) settle(l Link) {
 	old := f.active[id]
 	switch {
 	case f.plan.stopped:
-		f.plan.idle(time.Now())
+		f.plan.dropped(l.Target())
 		f.mu.Unlock()
 		l.Drop()
 		return

@@ -67,39 +67,6 @@ func TestLostLinkComesBack(t *testing.T) {
 	})
 }
 
-// TestTooHighCount: against new servers attempts all but stop, against old ones
-// there is at most one per cap; a server that comes at last is found.
-func TestTooHighCount(t *testing.T) {
-	for _, ext := range []wire.Extensions{newServer, 0} {
-		inWorld(t, Config{}, func(t *testing.T, w *world) {
-			w.serve(3, ext, "a", "b")
-			pass(10 * time.Minute)
-			w.want("a", "b")
-			w.tried()
-			pass(time.Hour)
-			most := 360
-			if ext != 0 {
-				most = 6
-			}
-			if n := w.tried(); n > most {
-				t.Errorf("extensions %v: %d attempts in an hour", ext, n)
-			}
-			w.serve(3, ext, "a", "b", "c")
-			pass(31 * time.Minute)
-			w.want("a", "b", "c")
-		})
-	}
-	inWorld(t, Config{QuietInterval: -1}, func(t *testing.T, w *world) {
-		w.serve(3, newServer, "a", "b")
-		pass(10 * time.Minute)
-		w.tried()
-		pass(24 * time.Hour)
-		if n := w.tried(); n != 0 {
-			t.Errorf("%d attempts in a day", n)
-		}
-	})
-}
-
 // TestDuplicateIsDropped and tells the count before it goes.
 func TestDuplicateIsDropped(t *testing.T) {
 	inWorld(t, Config{}, func(t *testing.T, w *world) {

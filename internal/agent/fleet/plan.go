@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"slices"
 	"time"
 
 	"github.com/culvert-proxy/culvert/internal/agent/serverlink"
@@ -10,31 +9,32 @@ import (
 // plan decides when to attempt what. It is pure: time, chance and everything
 // that happens come from outside.
 //
-// While fewer servers have a link than there are, it is in fast sync: an attempt
-// every interval, in turns over all addresses, those without a link first. An
-// address that fails has a backoff of its own. Fast sync ends only when for five
-// minutes, and for ten attempts per server, nobody but known servers was met.
-// Then attempts become rare, until anything changes.
+// While fewer servers have a link than there are, it is in fast sync: a round
+// every interval, in which the addresses are looked up and one is attempted, in
+// turns, those that nobody is known behind first. Fast sync ends only when for
+// five minutes, and for ten attempts per server, nobody but known servers was
+// met. From then on addresses that lead to known servers are left alone: for
+// good if every server would tell of a new count, for the cap otherwise. Any
+// change begins a new fast sync.
 type plan struct {
 	// Fixed after construction.
-	interval, limit, quiet time.Duration
-	forever                bool
-	chance                 func() float64
+	interval, limit time.Duration
+	forever         bool
+	chance          func() float64
 
+	addresses
 	count   int
-	links   map[string]facts // by server ID; the links that count
-	targets []serverlink.Target
-	turn    int                        // index of the target that is next
-	seen    map[serverlink.Target]bool // all that there ever were, more or less
-	trouble map[serverlink.Target]backoff
-	brief   map[serverlink.Target]time.Duration // delay after a link that was over at once
-	busy    bool                                // an attempt is under way
-	stopped bool                                // no attempts any more
+	links   map[string]facts          // by server ID; the links that count
+	had     int                       // the most links at once, as far as the count goes
+	looking bool                      // the addresses are being looked up for a round
+	pending map[serverlink.Target]int // attempts under way
+	stopped bool                      // no attempts any more
 
 	began time.Time     // fast sync, or what changed last
 	known int           // attempts since then that met a server with a link
-	pace  time.Duration // between attempts, now
-	due   time.Time     // of the next attempt
+	pace  time.Duration // between attempts at known servers behind old ones
+	round time.Time     // the next one
+	rest  time.Time     // until then rounds leave known servers alone
 }
 
 // facts are what the plan wants to know of a link.
@@ -43,19 +43,23 @@ type facts struct {
 	tells  bool // its server would tell if the count changed
 }
 
-// backoff is the trouble with one address.
-type backoff struct {
-	delay time.Duration // that was waited last, without jitter
-	until time.Time
-}
-
-// When fast sync ends.
+// When fast sync ends, and how rare attempts become then.
 const (
 	fastSync          = 5 * time.Minute
 	attemptsPerServer = 10
+	// longestRest is between attempts for a server that had a link and has been
+	// gone for hours; until then they come every outagePart of its absence.
+	longestRest = 10 * time.Minute
+	outagePart  = 32
+	// never is longer than any process runs.
+	never = 100 * 365 * 24 * time.Hour
 )
 
-// step is what a plan says: attempt now, or look again at a time, or (the zero
+// maxPending is how many attempts may be under way at once: servers that are
+// silent must not keep the agent from the others for as long as their limits are.
+const maxPending = 8
+
+// step is what a plan says: a round now, or look again at a time, or (the zero
 // step) when something happens.
 type step struct {
 	attempt bool
@@ -64,71 +68,78 @@ type step struct {
 
 func newPlan(cfg Config, chance func() float64, now time.Time) *plan {
 	return &plan{
-		interval: cfg.SyncInterval,
-		limit:    cfg.SyncIntervalCap,
-		quiet:    cfg.QuietInterval,
-		forever:  cfg.SyncForever,
-		chance:   chance,
-		count:    1,
-		links:    make(map[string]facts),
-		seen:     make(map[serverlink.Target]bool),
-		trouble:  make(map[serverlink.Target]backoff),
-		brief:    make(map[serverlink.Target]time.Duration),
-		began:    now,
-		pace:     cfg.SyncInterval,
-		due:      now,
+		interval:  cfg.SyncInterval,
+		limit:     cfg.SyncIntervalCap,
+		forever:   cfg.SyncForever,
+		chance:    chance,
+		addresses: newAddresses(),
+		count:     1,
+		links:     make(map[string]facts),
+		pending:   make(map[serverlink.Target]int),
+		began:     now,
+		pace:      cfg.SyncInterval,
+		round:     now,
 	}
 }
 
-// missing reports whether a server has no link.
-func (p *plan) missing() bool { return len(p.links) < p.count }
+// wanted reports whether a server has no link, or attempts are wanted anyway.
+func (p *plan) wanted() bool { return len(p.links) < p.count || p.forever }
 
-// next says what to do at time now.
+// next says what to do at time now. A round begins with start.
 func (p *plan) next(now time.Time) step {
-	if p.stopped || p.busy || !p.missing() && !p.forever {
+	if p.stopped || p.looking || p.underWay() >= maxPending || !p.wanted() {
 		return step{}
 	}
-	due := p.due
-	if free := p.firstFree(); free.After(due) {
-		due = free
-	}
-	if now.Before(due) {
-		return step{until: due}
+	if now.Before(p.round) {
+		return step{until: p.round}
 	}
 	return step{attempt: true}
 }
 
-// firstFree is when the first of the known addresses has no backoff any more.
-func (p *plan) firstFree() time.Time {
-	var first time.Time
-	for i, t := range p.targets {
-		if until := p.trouble[t].until; i == 0 || until.Before(first) {
-			first = until
-		}
+func (p *plan) underWay() (n int) {
+	for _, k := range p.pending {
+		n += k
 	}
-	return first
+	return n
 }
 
-// start takes in the addresses that there are, and chooses one for an attempt
-// that begins now. It reports false if there is none to be tried now.
+// start is a round: it takes in the addresses that there are now, and chooses
+// one for an attempt. It reports false if there is none to be tried now. Every
+// attempt ends with one of kept, duplicate, failed and dropped.
 func (p *plan) start(now time.Time, targets []serverlink.Target) (serverlink.Target, bool) {
-	p.setTargets(now, targets)
-	for _, linked := range []bool{false, true} {
-		for i := range p.targets {
-			at := (p.turn + i) % len(p.targets)
-			t := p.targets[at]
-			if p.linked(t) == linked && !now.Before(p.trouble[t].until) {
-				p.turn = at + 1
-				p.busy = true
-				return t, true
-			}
-		}
+	p.looking = false
+	if p.setTargets(targets, p.chance) {
+		p.changed(now)
 	}
-	return serverlink.Target{}, false
+	if p.stopped || !p.wanted() {
+		return serverlink.Target{}, false
+	}
+	t, ok := p.choose(p.free(now), p.leads)
+	if !ok && !now.Before(p.rest) {
+		t, ok = p.choose(p.free(now), func(t serverlink.Target) bool { return !p.leads(t) })
+	}
+	if !ok {
+		p.round = p.afterRest(now)
+		return t, false
+	}
+	p.pending[t]++
+	p.round = now.Add(p.jittered(p.interval)) // if this attempt is not over by then
+	return t, true
 }
 
-// linked reports whether a link goes to t.
-func (p *plan) linked(t serverlink.Target) bool {
+// free is the test for an address that may be tried. Two attempts at once make
+// sense only where more than one server may be.
+func (p *plan) free(now time.Time) func(serverlink.Target) bool {
+	return func(t serverlink.Target) bool {
+		return !now.Before(p.trouble[t].until) && (p.pending[t] == 0 || p.leads(t))
+	}
+}
+
+// leads reports whether t is known to lead to a server that has a link.
+func (p *plan) leads(t serverlink.Target) bool {
+	if p.met[t] {
+		return true
+	}
 	for _, l := range p.links {
 		if l.target == t {
 			return true
@@ -137,47 +148,55 @@ func (p *plan) linked(t serverlink.Target) bool {
 	return false
 }
 
-// setTargets takes in the addresses. The first turn begins anywhere, so that not
-// all agents ask the same server first. One that was never there before is a
-// change; DNS that shows now these and now those is none.
-func (p *plan) setTargets(now time.Time, targets []serverlink.Target) {
-	if slices.Equal(p.targets, targets) {
-		return
+// afterRest is when the next round is of use, when this one was of none or fast
+// sync is over.
+func (p *plan) afterRest(now time.Time) time.Time {
+	wait := p.interval
+	if now.Before(p.rest) {
+		wait = p.limit
 	}
-	first := len(p.targets) == 0
-	p.targets = targets
-	if len(p.seen) > maxSeen {
-		clear(p.seen)
-		clear(p.trouble)
-		clear(p.brief)
+	next := now.Add(p.jittered(wait))
+	if p.rest.After(now) && p.rest.Before(next) {
+		next = p.rest
 	}
-	fresh := false
-	for _, t := range targets {
-		fresh = fresh || !p.seen[t]
-		p.seen[t] = true
+	for _, t := range p.targets {
+		if until := p.trouble[t].until; until.After(now) && until.Before(next) {
+			next = until
+		}
 	}
-	switch {
-	case first:
-		p.turn = int(p.chance() * float64(len(targets)))
-	case fresh:
-		p.changed(now)
+	return next
+}
+
+// dropped ends an attempt whose link is not wanted any more.
+func (p *plan) dropped(t serverlink.Target) {
+	if p.pending[t]--; p.pending[t] <= 0 {
+		delete(p.pending, t)
 	}
 }
 
-// maxSeen bounds what is remembered of addresses that are gone.
-const maxSeen = 1000
-
-// failed ends an attempt that gave no link.
+// failed ends an attempt that gave no link. An address has a backoff of its own,
+// but not one behind which some servers answer while others fail.
 func (p *plan) failed(now time.Time, t serverlink.Target) {
-	p.busy = false
-	b := p.trouble[t]
-	b.delay = p.longer(b.delay)
-	b.until = now.Add(p.jittered(b.delay))
-	p.trouble[t] = b
-	p.due = now.Add(p.jittered(p.interval))
-	if b.until.Before(p.due) {
-		p.due = b.until
+	p.dropped(t)
+	if !p.leads(t) || now.Sub(p.began) >= fastSync {
+		b := p.trouble[t]
+		b.delay = p.longer(b.delay)
+		b.until = now.Add(p.jittered(b.delay))
+		p.trouble[t] = b
 	}
+	p.round = now.Add(p.jittered(p.interval))
+	if until := p.trouble[t].until; until.After(now) && until.Before(p.round) {
+		p.round = until
+	}
+}
+
+// retryIn is how long it takes at least until t is tried again.
+func (p *plan) retryIn(now time.Time, t serverlink.Target) time.Duration {
+	at := p.round
+	if until := p.trouble[t].until; until.After(at) {
+		at = until
+	}
+	return at.Sub(now)
 }
 
 // longer is the delay after one that was not enough.
@@ -187,44 +206,44 @@ func (p *plan) longer(delay time.Duration) time.Duration {
 
 // duplicate ends an attempt that met a server that has a link.
 func (p *plan) duplicate(now time.Time, t serverlink.Target) {
-	p.busy = false
+	p.dropped(t)
 	delete(p.trouble, t)
+	p.met[t] = true
 	p.known++
+	p.round = now.Add(p.jittered(p.interval))
 	if !p.forever && now.Sub(p.began) >= fastSync && p.known >= attemptsPerServer*p.count {
-		p.slowDown()
+		p.rest = now.Add(p.jittered(p.slower(now)))
+		p.round = p.afterRest(now)
 	}
-	p.due = now.Add(p.jittered(p.pace))
 }
 
-// slowDown makes attempts rarer.
-func (p *plan) slowDown() {
+// slower is how long known servers are left alone after fast sync.
+//
+// With servers that would tell of a new count there are two reasons why one is
+// still missing. If so many never had a link, then the count is too high, and
+// there is nobody to be found. If one had a link and lost it, then it is down for
+// long, and the count is right; behind a load balancer nothing but an attempt
+// shows that it is back.
+func (p *plan) slower(now time.Time) time.Duration {
 	for _, l := range p.links {
 		if !l.tells {
 			p.pace = min(p.pace*3/2, p.limit)
-			return
+			return p.pace
 		}
 	}
-	p.pace = max(p.quiet, p.limit)
-	if p.quiet < 0 {
-		p.pace = never
+	if len(p.links) >= p.had {
+		return never
 	}
+	return max(p.limit, min(now.Sub(p.began)/outagePart, longestRest))
 }
-
-// never is longer than any process runs.
-const never = 100 * 365 * 24 * time.Hour
 
 // kept ends an attempt that gave a link.
 func (p *plan) kept(now time.Time, serverID string, f facts) {
-	p.busy = false
+	p.dropped(f.target)
 	p.links[serverID] = f
+	p.had = min(max(p.had, len(p.links)), p.count)
 	p.changed(now)
-	p.due = now.Add(p.jittered(p.pace))
-}
-
-// idle ends an attempt that was not made after all.
-func (p *plan) idle(now time.Time) {
-	p.busy = false
-	p.due = now.Add(p.jittered(p.pace))
+	p.round = now.Add(p.jittered(p.interval))
 }
 
 // lost says that a link does not count any more: it is over, or its server wants
@@ -249,18 +268,20 @@ func (p *plan) setCount(now time.Time, n int) bool {
 		return false
 	}
 	p.count = n
+	p.had = min(p.had, n)
 	p.changed(now)
 	return true
 }
 
 // changed begins a new fast sync: something is different from what the last
-// attempts met. The next attempt comes within an interval, at a moment that
+// attempts met. The next round comes within an interval, at a moment that
 // differs from agent to agent, since the others may have seen the same.
 func (p *plan) changed(now time.Time) {
-	p.began, p.known, p.pace = now, 0, p.interval
+	p.began, p.known, p.pace, p.rest = now, 0, p.interval, time.Time{}
 	clear(p.trouble)
-	if soon := now.Add(time.Duration(p.chance() * float64(p.interval))); soon.Before(p.due) || p.due.Before(now) {
-		p.due = soon
+	clear(p.met)
+	if soon := now.Add(time.Duration(p.chance() * float64(p.interval))); soon.Before(p.round) || p.round.Before(now) {
+		p.round = soon
 	}
 }
 

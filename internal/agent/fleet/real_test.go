@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
 
@@ -25,8 +27,9 @@ import (
 
 // cluster is real gRPC servers behind a load balancer that picks at random.
 type cluster struct {
-	net *tunneltest.Network
-	ext wire.Extensions
+	net    *tunneltest.Network
+	ext    wire.Extensions
+	secure *tls.Config // of servers; nil for none
 
 	mu       sync.Mutex
 	count    int
@@ -46,7 +49,11 @@ type grpcServer struct {
 
 func (c *cluster) start(id string) {
 	s := &grpcServer{id: id, done: make(chan struct{}), ready: map[*link.Link]bool{}}
-	s.grpc = grpc.NewServer(grpc.ForceServerCodecV2(link.Codec{}), grpc.WaitForHandlers(true), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+	creds := insecure.NewCredentials()
+	if c.secure != nil {
+		creds = credentials.NewTLS(c.secure)
+	}
+	s.grpc = grpc.NewServer(grpc.Creds(creds), grpc.ForceServerCodecV2(link.Codec{}), grpc.WaitForHandlers(true), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 		return c.serve(s, stream)
 	}))
 	l := c.net.Listen(id)
@@ -153,47 +160,83 @@ func (c *cluster) readyLinks() map[string]int {
 	return n
 }
 
+// realFleet is a fleet with real links to a cluster.
+type realFleet struct {
+	*Fleet
+	c    *cluster
+	stop func()
+}
+
+func (c *cluster) fleet(t *testing.T, dial func(context.Context, string) (net.Conn, error), hosts serverlink.DirectoryConfig) *realFleet {
+	rooms := endpoint.New(endpoint.Config{}, nil, nil)
+	creds := insecure.NewCredentials()
+	if c.secure != nil {
+		creds = credentials.NewTLS(&tls.Config{InsecureSkipVerify: true})
+	}
+	connector := serverlink.New(serverlink.Config{
+		AgentID: "a", Instance: "i", Extensions: wire.AllExtensions, Credentials: creds,
+		Dial: dial, Keepalive: keepalive.ClientParameters{Time: 40 * time.Second, Timeout: 20 * time.Second},
+	}, rooms, nil)
+	f := &realFleet{c: c}
+	received := servercounter.NewReceived(servercounter.ReceivedConfig{Changed: func() { f.Wake() }})
+	f.Fleet = New(Config{SyncInterval: interval}, Deps{
+		Connector: Using(connector),
+		Directory: serverlink.NewDirectory(hosts),
+		Counter:   servercounter.AtLeast(1, received), Received: received, Rooms: rooms,
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f.Run(ctx)
+	}()
+	f.stop = func() {
+		cancel()
+		<-done
+		received.Close()
+		c.scale(0)
+		rooms.Close()
+		synctest.Wait()
+		if n := c.net.Open(); n != 0 {
+			t.Errorf("%d connections left", n)
+		}
+	}
+	return f
+}
+
+const interval = 200 * time.Millisecond
+
+// scale makes n servers run, those with the lowest numbers.
+func (c *cluster) scale(n int) {
+	for i := c.running(); i > n; i-- {
+		c.stop(fmt.Sprint("server", i-1))
+	}
+	for i := c.running(); i < n; i++ {
+		c.start(fmt.Sprint("server", i))
+	}
+	c.announce(n)
+	c.connected()
+}
+
+func (c *cluster) running() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.servers)
+}
+
 // TestRealCluster scales and rolls a cluster behind a load balancer under a
 // fleet with real links.
 func TestRealCluster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{net: tunneltest.NewNetwork(0), ext: wire.AllExtensions, servers: map[string]*grpcServer{}}
-		rooms := endpoint.New(endpoint.Config{}, nil, nil)
-		connector := serverlink.New(serverlink.Config{
-			AgentID: "a", Instance: "i", Extensions: wire.AllExtensions, Credentials: insecure.NewCredentials(),
-			Dial: c.dial, Keepalive: keepalive.ClientParameters{Time: 40 * time.Second, Timeout: 20 * time.Second},
-		}, rooms, nil)
-		var f *Fleet
-		received := servercounter.NewReceived(servercounter.ReceivedConfig{Changed: func() { f.Wake() }})
-		f = New(Config{SyncInterval: 200 * time.Millisecond}, Deps{
-			Connector: Using(connector),
-			Directory: serverlink.NewDirectory(serverlink.DirectoryConfig{Hosts: []string{"192.0.2.1"}, Port: 8091}),
-			Counter:   servercounter.AtLeast(1, received), Received: received, Rooms: rooms,
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			f.Run(ctx)
-		}()
-
-		running := 0
+		f := c.fleet(t, c.dial, serverlink.DirectoryConfig{Hosts: []string{"192.0.2.1"}, Port: 8091})
 		for _, n := range []int{1, 3, 5, 2, 0, 3} {
-			for running > n {
-				running--
-				c.stop(fmt.Sprint("server", running))
-			}
-			for running < n {
-				c.start(fmt.Sprint("server", running))
-				running++
-			}
-			c.announce(n)
-			c.connected()
+			c.scale(n)
 			pass(90 * time.Second) // the answers of those that are gone are forgotten
-			checkLinks(t, c, f, n)
+			f.check(t, n)
 			c.connected()
 			pass(10 * time.Minute)
-			checkLinks(t, c, f, n)
+			f.check(t, n)
 			if k := c.connected(); n > 0 && k != 0 {
 				t.Errorf("%d servers: %d connections in steady state", n, k)
 			}
@@ -204,25 +247,83 @@ func TestRealCluster(t *testing.T) {
 			pass(5 * time.Second)
 			c.start(id)
 			pass(15 * time.Second)
-			checkLinks(t, c, f, 3)
+			f.check(t, 3)
 		}
-		cancel()
-		<-done
-		received.Close()
-		for i := range 3 {
-			c.stop(fmt.Sprint("server", i))
-		}
-		rooms.Close()
-		synctest.Wait()
-		if n := c.net.Open(); n != 0 {
-			t.Errorf("%d connections left", n)
-		}
+		f.stop()
 	})
 }
 
-func checkLinks(t *testing.T, c *cluster, f *Fleet, n int) {
+// TestRealClusterInDNS does the same with servers that are several answers of
+// DNS: each has its link within two intervals, and nobody is met twice.
+func TestRealClusterInDNS(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &cluster{net: tunneltest.NewNetwork(0), ext: wire.AllExtensions, servers: map[string]*grpcServer{}}
+		f := c.fleet(t, c.dialAddress, serverlink.DirectoryConfig{Hosts: []string{"servers"}, Port: 8091, Lookup: c.lookup})
+		before := 0
+		for _, n := range []int{1, 3, 5, 2, 0, 3} {
+			c.scale(n)
+			fresh := max(n-before, 0)
+			before = n
+			pass(time.Duration(fresh) * 2 * interval)
+			f.check(t, n)
+			if k := c.connected(); k != fresh {
+				t.Errorf("%d connections to %d new servers", k, fresh)
+			}
+			pass(90 * time.Second) // the answers of those that are gone are forgotten
+			c.connected()
+			pass(10 * time.Minute)
+			f.check(t, n)
+			if k := c.connected(); k != 0 {
+				t.Errorf("%d servers: %d connections in steady state", n, k)
+			}
+		}
+		f.stop()
+	})
+}
+
+// lookup answers with the address of every server that runs.
+func (c *cluster) lookup(context.Context, string) (found []string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id := range c.servers {
+		found = append(found, id)
+	}
+	if len(found) == 0 {
+		return nil, &net.DNSError{Err: "no such host", IsNotFound: true}
+	}
+	return found, nil
+}
+
+// dialHost connects to whoever listens under the host's name.
+func (c *cluster) dialHost(ctx context.Context, address string) (net.Conn, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	return c.net.Dialer("agent")(ctx, host)
+}
+
+// dialAddress connects to the server that has the address.
+func (c *cluster) dialAddress(ctx context.Context, address string) (net.Conn, error) {
+	id, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	known := c.servers[id] != nil
+	if known {
+		c.connects++
+	}
+	c.mu.Unlock()
+	if !known {
+		return nil, errRefused
+	}
+	return c.net.Dialer("agent")(ctx, id)
+}
+
+func (f *realFleet) check(t *testing.T, n int) {
 	t.Helper()
-	ready := c.readyLinks()
+	ready := f.c.readyLinks()
 	for id, k := range ready {
 		if k != 1 {
 			t.Errorf("%d servers: %s has %d links", n, id, k)

@@ -150,7 +150,7 @@ func TestEnvironmentProxy(t *testing.T) {
 func TestTargets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		names := map[string][]string{"a": {"10.0.0.2", "10.0.0.1"}, "b": {"fd00::1", "10.0.0.1"}}
-		fails := false
+		var out error
 		d := NewDirectory(DirectoryConfig{
 			Hosts: []string{"a", "b", "192.0.2.7", "2001:db8::7", "gone", "far", "a"},
 			Port:  8091,
@@ -158,7 +158,10 @@ func TestTargets(t *testing.T) {
 				if host == "far" {
 					t.Error("a proxied name was resolved")
 				}
-				if found, ok := names[host]; ok && !fails {
+				if out != nil {
+					return nil, out
+				}
+				if found, ok := names[host]; ok {
 					return found, nil
 				}
 				return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
@@ -174,14 +177,18 @@ func TestTargets(t *testing.T) {
 		if got := d.Targets(t.Context()); !slices.Equal(got, want) {
 			t.Errorf("targets %v, want %v", got, want)
 		}
-		fails = true
+		out = &net.DNSError{Err: "server misbehaving", IsTemporary: true}
 		if got := d.Targets(t.Context()); !slices.Equal(got, want) {
 			t.Errorf("targets %v while DNS is out, want the last ones", got)
 		}
-		fails = false
+		out = nil
 		names["a"] = []string{"10.0.0.9"}
 		if got := d.Targets(t.Context()); got[0].Address != "10.0.0.9:8091" || got[1].Host != "b" {
 			t.Errorf("targets %v after a change", got)
+		}
+		delete(names, "a")
+		if got := d.Targets(t.Context()); got[0].Address != "a:8091" || got[1].Host != "b" {
+			t.Errorf("targets %v with nobody behind a", got)
 		}
 	})
 }

@@ -2,6 +2,7 @@ package serverlink
 
 import (
 	"context"
+	"errors"
 	"net"
 	"slices"
 	"strconv"
@@ -44,8 +45,9 @@ func NewDirectory(cfg DirectoryConfig) *Directory {
 
 // Targets resolves all hosts and returns what to connect to, in the order of the
 // hosts and, within each, sorted, so that it is the same as long as DNS says the
-// same. A name that cannot be resolved now has its last addresses; if it never
-// had any it is a target itself, whose attempts say what is wrong.
+// same. A name that cannot be resolved now has its last addresses. One that never
+// had any, or has none according to DNS, is a target itself, whose attempts say
+// what is wrong.
 func (d *Directory) Targets(ctx context.Context) []Target {
 	var all []Target
 	for _, host := range d.cfg.Hosts {
@@ -70,14 +72,17 @@ func (d *Directory) addresses(ctx context.Context, host string) []string {
 	found, err := d.cfg.Lookup(ctx, host)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	var dns *net.DNSError
 	switch {
 	case err == nil && len(found) > 0:
 		found = slices.Clone(found)
 		slices.Sort(found)
 		d.known[host] = found
-		return found
-	case len(d.known[host]) > 0:
-		return d.known[host]
+	case err == nil || errors.As(err, &dns) && dns.IsNotFound:
+		delete(d.known, host)
+	}
+	if known := d.known[host]; len(known) > 0 {
+		return known
 	}
 	return []string{host}
 }
