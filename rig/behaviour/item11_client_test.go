@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -274,9 +275,10 @@ func (h *hostileClient) early() {
 		h.pending(1)
 		p.Send(k)
 		h.closed(p, 9, wire.ReasonProtocolError, "")
-		p.Skip(wire.DialResponse)
-		p.ExpectEnd()
 		h.pending(0)
+		// An answer to the dial may come behind that, or not: the end tells.
+		process.Within(2*time.Second, func() bool { return len(p.Skip(wire.DialResponse)) > 0 })
+		p.ExpectEnd()
 	}
 }
 

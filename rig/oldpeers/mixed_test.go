@@ -105,10 +105,11 @@ func TestOldAndNewAgentsAtOnce(t *testing.T) {
 		for _, way := range ways {
 			for range each {
 				n++
+				seed := uint64(n)
 				go func() {
 					conn, err := way(endpointAddress)
 					if err == nil {
-						err = echoed(conn, 100<<10, uint64(n))
+						err = echoed(conn, 100<<10, seed)
 					}
 					results <- result{conn, err}
 				}()

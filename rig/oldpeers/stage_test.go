@@ -201,6 +201,7 @@ func (s *stage) packets(segment, packetType string) int {
 // dialFailures is how many dials were counted as failures for a reason.
 func (s *stage) dialFailures(reason string) int {
 	s.t.Helper()
+	synctest.Wait() // they are counted behind the answer
 	return s.number("konnectivity_network_proxy_server_dial_failure_count", "reason", reason)
 }
 
