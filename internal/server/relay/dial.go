@@ -26,6 +26,7 @@ type outcome struct {
 	err      *wire.DialError // nil: the tunnel is established
 	retry    bool            // another backend may do better
 	unwanted bool            // the agent dialled, but the tunnel is over already
+	left     bool            // the agent was not waited for any longer
 }
 
 // runDial asks backends until one has dialled (nil), or the dial has failed. stop
@@ -56,7 +57,7 @@ func (t *Tunnel) runDial(ctx context.Context, stop <-chan struct{}) *wire.DialEr
 			continue // lost while it was chosen
 		}
 		attempts++
-		out, givenUp := t.await(ctx, stop, a, deadline)
+		out, givenUp := t.await(ctx, stop, a, deadline, func() bool { return attempts < cfg.DialAttempts && t.elsewhere(tried) })
 		if givenUp || out.err == nil {
 			return out.err
 		}
@@ -73,9 +74,20 @@ func (t *Tunnel) runDial(ctx context.Context, stop <-chan struct{}) *wire.DialEr
 	return failure
 }
 
-// await waits for an attempt's outcome, for as long as one backend may take.
-// givenUp says that the client, or the server, does not want the tunnel any more.
-func (t *Tunnel) await(ctx context.Context, stop <-chan struct{}, a *attempt, deadline time.Time) (out outcome, givenUp bool) {
+// elsewhere reports whether the dial would go to a healthy backend if it was made
+// now, and not to the last that was tried. One that drains and is the only one of
+// its kind stays the best there is.
+func (t *Tunnel) elsewhere(tried []*Peer) bool {
+	before, now := tried[:len(tried)-1], tried[len(tried)-1]
+	best, ok := t.relay.router.Pick(t.req.Address, func(p *Peer) bool { return slices.Contains(before, p) })
+	return ok && best != now && !best.Draining() && !best.Suspect()
+}
+
+// await waits for an attempt's outcome, for as long as one backend may take. One
+// that begins to drain is left if elsewhere says that there is another; else it is
+// waited for, since it may well answer. givenUp says that the client, or the
+// server, does not want the tunnel any more.
+func (t *Tunnel) await(ctx context.Context, stop <-chan struct{}, a *attempt, deadline time.Time, elsewhere func() bool) (out outcome, givenUp bool) {
 	wait := time.Until(deadline)
 	limit := t.relay.cfg.BackendDialTimeout
 	full := limit <= 0 || limit <= wait // the backend has all the time that is a backend's
@@ -84,26 +96,37 @@ func (t *Tunnel) await(ctx context.Context, stop <-chan struct{}, a *attempt, de
 	}
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
-	select {
-	case out = <-a.outcome:
-		return out, false
-	case <-timer.C:
-		if !a.peer.withdraw(a) {
-			return <-a.outcome, false
+	for drained := a.peer.drained; ; drained = nil {
+		select {
+		case out = <-a.outcome:
+			return out, false
+		case <-drained:
+			if elsewhere() {
+				return a.leave(wire.ReasonShutdown, "the agent is leaving"), false
+			}
+			continue
+		case <-timer.C:
+			out := a.leave(wire.ReasonBackendTimeout, "timed out waiting for backend dial")
+			if full && out.left {
+				a.peer.suspect.Store(true)
+			}
+			return out, false
+		case <-ctx.Done():
+			t.apply(evClientLost, End{wire.ReasonCanceled, "the client gave the dial up"})
+		case <-stop:
 		}
-		if full {
-			a.peer.suspect.Store(true)
-		}
-		err := errors.New("timed out waiting for backend dial")
-		return outcome{err: &wire.DialError{Reason: wire.ReasonBackendTimeout, Err: err}, retry: true}, false
-	case <-ctx.Done():
-		t.apply(evClientLost, End{wire.ReasonCanceled, "the client gave the dial up"})
-	case <-stop:
+		a.leave(wire.ReasonCanceled, "")
+		return outcome{err: t.givenUp()}, true
 	}
+}
+
+// leave ends an attempt that is waited for no longer, with a failure for which
+// another backend is tried, unless it has an outcome by now.
+func (a *attempt) leave(reason wire.Reason, text string) outcome {
 	if !a.peer.withdraw(a) {
-		<-a.outcome
+		return <-a.outcome
 	}
-	return outcome{err: t.givenUp()}, true
+	return outcome{err: &wire.DialError{Reason: reason, Err: errors.New(text)}, retry: true, left: true}
 }
 
 // givenUp is the dial error of a tunnel that was ended before it was answered.

@@ -37,6 +37,8 @@ type Peer struct {
 	out   Outlet
 	ext   wire.Extensions
 	info  PeerInfo
+	// drained is closed when the agent drains.
+	drained chan struct{}
 
 	// Atomic.
 	load     atomic.Int64
@@ -61,6 +63,7 @@ func (r *Relay) Attach(o Outlet, info PeerInfo) *Peer {
 		out:            o,
 		ext:            o.Extensions(),
 		info:           info,
+		drained:        make(chan struct{}),
 		dials:          map[wire.DialID]*attempt{},
 		tunnels:        map[wire.ConnectionID]*Tunnel{},
 		unacknowledged: map[wire.ConnectionID]struct{}{},
@@ -78,8 +81,12 @@ func (p *Peer) Heard() {
 	}
 }
 
-// Drain marks the peer as draining.
-func (p *Peer) Drain() { p.draining.Store(true) }
+// Drain marks the peer as draining. Its pending dials go elsewhere if they can.
+func (p *Peer) Drain() {
+	if p.draining.CompareAndSwap(false, true) {
+		close(p.drained)
+	}
+}
 
 // Load is open tunnels plus weighted pending dials.
 func (p *Peer) Load() int64 { return p.load.Load() }

@@ -204,7 +204,8 @@ func kib(n int) string {
 	return b.String()[:n<<10]
 }
 
-// listRouter picks the first peer that was added and is not to be skipped.
+// listRouter picks the first healthy peer that was added and is not to be skipped;
+// without one, the first of the others.
 type listRouter struct {
 	mu    sync.Mutex
 	peers []*Peer
@@ -225,12 +226,17 @@ func (r *listRouter) remove(p *Peer) {
 func (r *listRouter) Pick(_ string, skip func(*Peer) bool) (*Peer, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	var rest *Peer // the first of those that are a last resort
 	for _, p := range r.peers {
-		if !skip(p) {
+		switch {
+		case skip(p):
+		case !p.Draining() && !p.Suspect():
 			return p, true
+		case rest == nil:
+			rest = p
 		}
 	}
-	return nil, false
+	return rest, rest != nil
 }
 
 // countingObserver counts, and knows when the counts do not fit.
