@@ -6,6 +6,10 @@ cd "$root"
 need_cc
 need_deb ip iproute2
 need_deb curl curl
+# go test hides what a package says that passes.
+if ! unshare --net true 2>/dev/null && ! unshare --user --map-root-user --net true 2>/dev/null; then
+	echo "*** NO NETWORK NAMESPACES HERE: the tests of rig/routing run on loopback and check less" >&2
+fi
 (cd tunnel && go test -race -timeout 15m "$@" ./...)
 if [ $# -eq 0 ]; then
 	echo "== tunnel with the lowest versions of its dependencies"

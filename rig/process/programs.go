@@ -15,7 +15,11 @@ const binVariable = "CULVERT_TEST_BIN"
 // returns the exit status. A package's TestMain calls it:
 //
 //	func TestMain(m *testing.M) { os.Exit(process.Main(m)) }
-func Main(m *testing.M) int {
+func Main(m *testing.M) int { return Around(m.Run) }
+
+// Around is Main for a package that runs its tests in a way of its own, such as
+// in another process.
+func Around(run func() int) int {
 	if os.Getenv(binVariable) == "" {
 		dir, err := os.MkdirTemp("", "culvert-bin-")
 		if err != nil {
@@ -30,7 +34,7 @@ func Main(m *testing.M) int {
 		os.Setenv(binVariable, dir) //nolint:errcheck // a constant name and a plain path
 		defer os.Unsetenv(binVariable)
 	}
-	return m.Run()
+	return run()
 }
 
 // build compiles the programs. Their own race detector is on when

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -19,13 +20,13 @@ type Ground struct {
 	t      testing.TB
 	Dir    string
 	CA     string
-	Server certs.Pair // for servers, valid on all of 127.0.0.1 to 127.0.0.4
+	Server certs.Pair // for servers, valid on all of 127.0.0.1 to 127.0.0.4, and where else NewGround was told
 	Client certs.Pair // for agents and for clients of TCP frontends
 	count  int
 }
 
-// NewGround makes the folder and the certificates.
-func NewGround(t testing.TB) *Ground {
+// NewGround makes the folder and the certificates. Servers may also be at hosts.
+func NewGround(t testing.TB, hosts ...string) *Ground {
 	t.Helper()
 	// Not t.TempDir: a Unix socket's path must stay short.
 	g := &Ground{t: t, Dir: shortDir(t)}
@@ -34,7 +35,8 @@ func NewGround(t testing.TB) *Ground {
 		t.Fatal(err)
 	}
 	g.CA = authority.CA()
-	if g.Server, err = authority.Server("server", "127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "localhost"); err != nil {
+	hosts = append(hosts, "127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "localhost")
+	if g.Server, err = authority.Server("server", hosts...); err != nil {
 		t.Fatal(err)
 	}
 	if g.Client, err = authority.Client("client"); err != nil {
@@ -122,7 +124,11 @@ func (s *Server) Metric(series string) float64 { return metric(s.t, s.Health+"/m
 type AgentOptions struct {
 	ID      string
 	Servers []*Server // it connects to all of them; their agent ports are the same
-	Args    []string
+	Host    string    // address of its listeners; 127.0.0.1 if empty
+	// In, if set, calls what starts the process where it belongs, such as on a
+	// thread in another network namespace.
+	In   func(start func())
+	Args []string
 }
 
 // Agent is a running proxy-agent.
@@ -141,18 +147,26 @@ func (g *Ground) StartAgent(o AgentOptions) *Agent {
 	if a.ID == "" {
 		a.ID = fmt.Sprintf("agent-%d", g.count)
 	}
-	ports := FreePorts(g.t, "127.0.0.1", 2)
-	a.Health = fmt.Sprintf("http://127.0.0.1:%d", ports[0])
-	a.Admin = fmt.Sprintf("http://127.0.0.1:%d", ports[1])
+	in := o.In
+	if in == nil {
+		in = func(start func()) { start() }
+	}
+	host := cmp.Or(o.Host, "127.0.0.1")
+	var ports []int
+	in(func() { ports = FreePorts(g.t, host, 2) })
+	a.Health = fmt.Sprintf("http://%s:%d", host, ports[0])
+	a.Admin = fmt.Sprintf("http://%s:%d", host, ports[1])
 	args := []string{
 		"--agent-id=" + a.ID, "--ca-cert=" + g.CA, "--agent-cert=" + g.Client.Cert, "--agent-key=" + g.Client.Key,
-		"--health-server-host=127.0.0.1", "--health-server-port=" + strconv.Itoa(ports[0]),
-		"--admin-server-port=" + strconv.Itoa(ports[1]), "--sync-interval=200ms",
+		"--health-server-host=" + host, "--health-server-port=" + strconv.Itoa(ports[0]),
+		"--admin-bind-address=" + host, "--admin-server-port=" + strconv.Itoa(ports[1]), "--sync-interval=200ms",
 	}
 	for _, s := range o.Servers {
 		args = append(args, "--proxy-server-host="+s.Host, "--proxy-server-port="+strconv.Itoa(s.Agents))
 	}
-	a.Process = Start(g.t, "proxy-agent "+a.ID, Program(g.t, "proxy-agent"), append(args, o.Args...)...)
+	in(func() {
+		a.Process = Start(g.t, "proxy-agent "+a.ID, Program(g.t, "proxy-agent"), append(args, o.Args...)...)
+	})
 	a.await(a.Health + "/healthz")
 	return a
 }
