@@ -78,7 +78,7 @@ func measure(ctx context.Context, bin string, size int64, want func(group string
 		{"long", func() { s.longLinkRow(ctx, t) }},
 		{"idle", func() { s.idleRows(ctx, t) }},
 		{"links", func() { s.linksRow(ctx, t) }},
-		{"pick", func() { pickRow(t) }},
+		{"pick", func() { pickRows(t) }},
 	} {
 		if want(group.name) && ctx.Err() == nil {
 			fmt.Fprintln(os.Stderr, "bench: measuring", group.name)

@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"testing"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 
-	"github.com/culvert-proxy/culvert/internal/server/backend"
 	"github.com/culvert-proxy/culvert/tunnel/link"
 	"github.com/culvert-proxy/culvert/tunnel/wire"
 )
@@ -114,29 +112,4 @@ func (c *crowd) close() {
 			conn.Close()
 		}
 	}
-}
-
-// idleBackend is a backend without load.
-type idleBackend struct{ load int64 }
-
-func (b *idleBackend) Load() int64    { return b.load }
-func (b *idleBackend) Draining() bool { return false }
-func (b *idleBackend) Suspect() bool  { return false }
-
-// pickRow measures choosing a backend among 10,000.
-func pickRow(t *table) {
-	router := backend.New[*idleBackend](backend.Config{})
-	for i := range 10000 {
-		router.Join(&idleBackend{load: int64(i % 7)}, backend.Member{AgentID: strconv.Itoa(i)})
-	}
-	result := testing.Benchmark(func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, ok := router.Pick("10.0.0.1:443", nil); !ok {
-				b.Fatal("no backend")
-			}
-		}
-	})
-	t.add(row{what: "choosing a backend among 10,000", value: float64(result.NsPerOp()) / 1000, budget: 1, unit: " us",
-		measured: fmt.Sprintf("%d allocations", result.AllocsPerOp())})
 }
