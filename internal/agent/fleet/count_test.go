@@ -106,7 +106,7 @@ func TestCountIsLogged(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if strings.Contains(line, "another number") {
-			lines = append(lines, line[strings.Index(line, `"serverID"`):])
+			lines = append(lines, line[max(0, strings.Index(line, `"serverID"`)):])
 		}
 	}, funcr.Options{})
 	inWorld(t, Config{Logger: log}, func(t *testing.T, w *world) {
