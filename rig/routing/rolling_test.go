@@ -64,6 +64,10 @@ func rollingReplacement(t *testing.T, mode string) {
 		}
 	}
 	t.Logf("%d dials", len(visits))
+	for strategy, keys := range map[string]float64{"default": agents, "destCIDR": agents + 1} {
+		series := fmt.Sprintf("konnectivity_network_proxy_server_ready_backends{proxy_strategy=%q}", strategy)
+		process.Eventually(t, hang, series, func() bool { return w.server.Metric(series) == keys })
+	}
 }
 
 // transfers are long tunnels through one agent.
