@@ -5,12 +5,14 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/culvert-proxy/culvert/internal/certs"
 	"github.com/culvert-proxy/culvert/internal/golden"
 	"github.com/culvert-proxy/culvert/internal/server"
+	"github.com/culvert-proxy/culvert/internal/server/backend"
 )
 
 // pki makes the files that a complete command line names.
@@ -136,6 +138,30 @@ func TestManifestFlagsStart(t *testing.T) {
 			}
 			s.Close()
 		})
+	}
+}
+
+// TestStrategies: a repeat starts, with a warning; nothing means default alone.
+func TestStrategies(t *testing.T) {
+	_, cluster, dir := pki(t)
+	base := append(cluster, "--uds-name="+filepath.Join(dir, "s.sock"), "--server-port=0")
+	for _, c := range []struct {
+		args, warnings []string
+		want           []backend.Strategy
+	}{
+		{nil, nil, []backend.Strategy{backend.Default}},
+		{[]string{"--proxy-strategies=destHost,default,destHost"},
+			[]string{"--proxy-strategies=destHost,default,destHost: destHost is named more than once, which has no effect"},
+			[]backend.Strategy{backend.DestHost, backend.Default}},
+	} {
+		f := newFlags(&bytes.Buffer{}, noEnvironment)
+		if err := f.set.Parse(append(slices.Clip(base), c.args...)); err != nil {
+			t.Fatal(err)
+		}
+		cfg, warnings, err := f.validate()
+		if err != nil || !slices.Equal(warnings, c.warnings) || !slices.Equal(cfg.Strategies, c.want) {
+			t.Errorf("%q: strategies %v, warnings %q, error %v", c.args, cfg.Strategies, warnings, err)
+		}
 	}
 }
 

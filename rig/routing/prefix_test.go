@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/culvert-proxy/culvert/rig/process"
 	"github.com/culvert-proxy/culvert/tunnel/wire"
 )
 
@@ -27,6 +28,12 @@ func TestEachDialGoesWhereItsSubnetIs(t *testing.T) {
 				w.start(i, w.prefixes(i))
 			}
 			w.onlyItsOwn()
+			_, ready, err := process.Get(w.server.Health + "/readyz?verbose")
+			for _, line := range []string{"strategy destCIDR: 3 backends under 3 keys\n", "strategy default: 3 backends under 3 keys\n"} {
+				if err != nil || !strings.Contains(ready, line) {
+					t.Errorf("%q is missing in /readyz?verbose (%v):\n%s", line, err, ready)
+				}
+			}
 			for i := 1; i <= agents; i++ {
 				before := w.dialled()
 				const n = 20
