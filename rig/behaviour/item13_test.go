@@ -166,7 +166,7 @@ func TestBehaviour13ServerStoppedBeforeTheLastBytesAreRead(t *testing.T) {
 		// The most that a tunnel can carry to its end while its client reads nothing:
 		// buffers on the way hold so much.
 		const step = 16 << 10
-		fits, tooMuch := int64(step), int64(8<<20)
+		fits, tooMuch := int64(step), int64(2<<20)
 		for tooMuch-fits > step {
 			size := (fits + tooMuch) / 2
 			c, over := s.unread(size)
