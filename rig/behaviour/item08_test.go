@@ -92,7 +92,7 @@ func (w *twins) round(tunnels map[int]tunnel, round int) {
 // server says what it thinks of it. When one is killed exactly its tunnels end.
 func TestBehaviour08TwoAgentsWithOneID(t *testing.T) {
 	eachKind(t, func(t *testing.T, k kind) {
-		w := &twins{size: scaled[int64](48<<10, 2<<20), errs: make(chan error, 10000)}
+		w := &twins{size: scaled[int64](48<<10, 256<<10), errs: make(chan error, 10000)}
 		hosts := []string{"127.0.0.2", "127.0.0.3", "127.0.0.1"}
 		w.stand = newStand(t, k, standOptions{
 			server: []string{"--proxy-strategies=destHost,default"},
