@@ -33,20 +33,18 @@ type stage struct {
 	endpoint *endpoint
 }
 
-// newStage starts all of them; they end with the test.
-func newStage(t *testing.T, mode string, tcp bool, p peers) *stage {
+// newStage starts all of them; they end with the test. flags are for both
+// programs.
+func newStage(t *testing.T, mode string, tcp bool, p peers, flags ...string) *stage {
 	t.Helper()
 	s := &stage{T: t, ground: process.NewGround(t), endpoint: newEndpoint(t)}
 	const plain = "--disable-extensions"
-	// What a peer without flow control may stall its link for, short, so that the
-	// tests are.
-	brief := []string{"--stuck-tunnel-timeout=1s", "--close-timeout=3s"}
-	server := process.ServerOptions{Mode: mode, TCP: tcp, Args: slices.Clone(brief)}
+	server := process.ServerOptions{Mode: mode, TCP: tcp, Args: slices.Clone(flags)}
 	if p.oldServer {
 		server.Args = append(server.Args, plain)
 	}
 	s.server = s.ground.StartServer(server)
-	agent := process.AgentOptions{Servers: []*process.Server{s.server}, Args: brief}
+	agent := process.AgentOptions{Servers: []*process.Server{s.server}, Args: slices.Clone(flags)}
 	if p.oldAgent {
 		agent.Args = append(agent.Args, plain)
 	}
