@@ -144,7 +144,7 @@ func TestManifestFlagsStart(t *testing.T) {
 // TestStrategies: a repeat starts, with a warning; nothing means default alone.
 func TestStrategies(t *testing.T) {
 	_, cluster, dir := pki(t)
-	base := append(cluster, "--uds-name="+filepath.Join(dir, "s.sock"), "--server-port=0")
+	base := slices.Concat(cluster, []string{"--uds-name=" + filepath.Join(dir, "s.sock"), "--server-port=0"})
 	for _, c := range []struct {
 		args, warnings []string
 		want           []backend.Strategy
@@ -155,7 +155,7 @@ func TestStrategies(t *testing.T) {
 			[]backend.Strategy{backend.DestHost, backend.Default}},
 	} {
 		f := newFlags(&bytes.Buffer{}, noEnvironment)
-		if err := f.set.Parse(append(slices.Clip(base), c.args...)); err != nil {
+		if err := f.set.Parse(slices.Concat(base, c.args)); err != nil {
 			t.Fatal(err)
 		}
 		cfg, warnings, err := f.validate()
