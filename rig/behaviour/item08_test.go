@@ -27,6 +27,7 @@ type twins struct {
 	errs      chan error  // of endpoints
 
 	mu   sync.Mutex
+	done int   // rounds that endpoints have come to the end of
 	lost []int // numbers of the tunnels whose endpoint saw an end
 }
 
@@ -56,6 +57,9 @@ func (w *twins) serve(_ *endpoint, c *net.TCPConn) {
 			w.errs <- fmt.Errorf("endpoint of tunnel %d, round %d: %w", n, round, err)
 			return
 		}
+		w.mu.Lock()
+		w.done++
+		w.mu.Unlock()
 	}
 }
 
@@ -67,9 +71,12 @@ func exchange(c io.ReadWriter, give1, take1 uint64, size int64) error {
 	return errors.Join(got.err, got.begins(take1, size), <-wrote)
 }
 
-// round lets these tunnels exchange bytes, all at once.
+// round lets these tunnels exchange bytes, all at once, and waits for both ends.
 func (w *twins) round(tunnels map[int]tunnel, round int) {
 	w.t.Helper()
+	w.mu.Lock()
+	want := w.done + len(tunnels)
+	w.mu.Unlock()
 	numbers := slices.Sorted(maps.Keys(tunnels))
 	many(w.t, len(numbers), len(numbers), func(i int) error {
 		n := numbers[i]
@@ -80,11 +87,14 @@ func (w *twins) round(tunnels map[int]tunnel, round int) {
 		}
 		return exchange(c, upSeed(n, round), downSeed(n, round), w.size)
 	})
-	select {
-	case err := <-w.errs:
-		w.t.Fatal(err)
-	default:
-	}
+	process.Eventually(w.t, hang, "the endpoints are done too", func() bool {
+		if len(w.errs) > 0 {
+			w.t.Fatal(<-w.errs)
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.done == want
+	})
 }
 
 // Two agent processes with one agent ID and hundreds of tunnels: not a byte
